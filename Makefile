@@ -1,0 +1,39 @@
+# Every target sets up what it needs: a virtual environment with the exact versions of constraints.txt.
+# Override PYTHON to use another interpreter, VENV to put the environment elsewhere.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: $(READY)  ## make the virtual environment and install EOS into it
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: setup  ## check the operator's mathematics (will search a plan on the miniature)
+	@echo "Until the embedded miniature model exists, the demo is 'eos verify': the unified operator against"
+	@echo "four independent references. It will become: a search on the miniature, the found plan and every"
+	@echo "prior method on the same questions, one table and a report."
+	@echo
+	$(BIN)/eos verify
+
+test: setup  ## run the tests
+	$(BIN)/python -m pytest -n 2
+
+check: setup  ## format, lint and type-check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup  ## time the operator against the paper's listing and a LLaMA-7B decoder layer (minutes)
+	$(BIN)/python benchmarks/bench_operator.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

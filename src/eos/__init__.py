@@ -1,0 +1,55 @@
+"""EOS, Efficient Operator Search: one operator for pruning, merging, pooling and reweighting.
+
+Names are imported on first use: ``import eos`` and ``eos --help`` do not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from eos.version import __version__
+
+if TYPE_CHECKING:
+    from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
+    from eos.plan import Operator, Plan, Step
+    from eos.reduce.operate import Omega, unified_operator
+    from eos.reduce.regime import Regime, regime
+    from eos.theta import Theta
+
+__all__ = [
+    "BackboneError",
+    "ConfigError",
+    "DataError",
+    "EosError",
+    "Omega",
+    "Operator",
+    "Plan",
+    "PlanError",
+    "Regime",
+    "Step",
+    "Theta",
+    "__version__",
+    "regime",
+    "unified_operator",
+]
+
+_HOMES = {
+    **dict.fromkeys(
+        ["BackboneError", "ConfigError", "DataError", "EosError", "PlanError"], "eos.errors"
+    ),
+    **dict.fromkeys(["Operator", "Plan", "Step"], "eos.plan"),
+    **dict.fromkeys(["Omega", "unified_operator"], "eos.reduce.operate"),
+    **dict.fromkeys(["Regime", "regime"], "eos.reduce.regime"),
+    "Theta": "eos.theta",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'eos' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

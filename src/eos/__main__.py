@@ -1,0 +1,5 @@
+"""``python -m eos``."""
+
+from eos.cli import run
+
+run()

@@ -1,0 +1,151 @@
+"""Schemas: frozen pydantic models for everything that is read from or written to a file.
+
+Unknown keys are refused with a suggestion, all problems are told at once, every artifact carries
+``"schema": "eos.<kind>/<n>"``, and writing is atomic: a reader sees the old file or the new one.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from math import isnan
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
+from typing_extensions import Self
+
+from eos.errors import ConfigError, EosError, numbered
+
+
+def _refuse_nan(value: float) -> float:
+    if isnan(value):
+        raise ValueError("expected a number, found nan")
+    return value
+
+
+def _writable(value: float) -> float | str:
+    return str(value) if value in (float("inf"), float("-inf")) else value
+
+
+# JSON has no infinities: they are written as "inf" and "-inf", and read back from either form.
+ExtendedFloat = Annotated[
+    float,
+    AfterValidator(_refuse_nan),
+    PlainSerializer(_writable, return_type=float | str, when_used="json"),
+]
+
+
+class Frozen(BaseModel):
+    """A value that cannot change and has no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Artifact(Frozen):
+    """A top-level document: raises its own kind of error, loads from and saves to JSON."""
+
+    error: ClassVar[type[EosError]] = ConfigError
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as failure:
+            raise self.error(describe(failure, type(self))) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read and check a JSON file."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as failure:
+            raise cls.error(f"cannot read {path}: {failure.strerror}") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as failure:
+            raise cls.error(f"{path} is not JSON: {failure}") from None
+        if not isinstance(data, dict):
+            raise cls.error(f"{path}: expected a JSON object, found {type(data).__name__}")
+        try:
+            return cls(**data)
+        except EosError as failure:
+            raise cls.error(f"{path}: {failure}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON, atomically."""
+        write_atomically(path, self.to_json())
+
+    def to_json(self) -> str:
+        """Write as indented JSON."""
+        data = self.model_dump(mode="json", by_alias=True)
+        return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write_atomically(path: str | Path, text: str) -> None:
+    """Replace a file by new text in one step: temporary file beside it, fsync, rename."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(
+            "w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8"
+        ) as file:
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as failure:
+        raise ConfigError(
+            f"cannot write {path}: {failure.strerror}; what was there is unchanged"
+        ) from None
+
+
+def describe(failure: ValidationError, model: type[BaseModel]) -> str:
+    """Tell all problems of a failed validation in our words, with a suggestion for unknown keys."""
+    return numbered([problem for error in failure.errors() for problem in _problems(error, model)])
+
+
+def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
+    where = ".".join(str(part) for part in error["loc"])
+    raised = error.get("ctx", {}).get("error")
+    if isinstance(raised, Problems):
+        return raised.problems
+    if error["type"] == "extra_forbidden":
+        known = _keys_at(model, error["loc"][:-1])
+        close = get_close_matches(str(error["loc"][-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+        return [f"{where}: unknown key; {hint}"]
+    if error["type"] == "missing":
+        return [f"{where}: missing"]
+    message = str(raised) if raised else error["msg"][:1].lower() + error["msg"][1:]
+    found = "" if isinstance(error["input"], dict) else f", found {error['input']!r}"
+    return [f"{where}: {message}{found}" if where else message]
+
+
+class Problems(ValueError):
+    """Several problems found by one validator."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(numbered(problems))
+        self.problems = problems
+
+
+def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """List the keys that are known at a location inside a model."""
+    for part in location:
+        if isinstance(part, int):
+            continue
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        models = [m for m in _models_in(fields[part].annotation) if part in fields]
+        if not models:
+            return []
+        model = models[0]
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -1,0 +1,158 @@
+"""Cost: tokens, FLOPs and KV bytes of a schedule (Eq. 11, the N̄ recursion, Eq. 13's constraints).
+
+A *schedule* is N_0, N_1, …, N_L: layer l is entered by N_l visual tokens, and N_L are left after the
+last. As a tensor it comes from Θ and everything here is differentiable in it; as a list of integers
+it comes from a plan and everything here is exact. Only what is kept is ever counted.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from math import exp, floor, log, prod
+from typing import Any, TypeAlias
+
+from pydantic import PositiveInt
+from torch import Tensor, cat
+
+from eos.config import Frozen
+from eos.errors import ConfigError
+
+Schedule: TypeAlias = Sequence[int] | Tensor
+
+K_MIN = 1
+FLOPS_FORMULA = "prefill, 2 FLOPs a multiply-add: Σ_l 2n(2D·HE + 2D·GE + 3D·F) + 4n²·HE"
+_ROUNDING = 1e-4  # a count this close below an integer is that integer: float32 error, not a token
+
+
+class Dims(Frozen):
+    """Sizes of one LLaMA-type decoder layer: D, F, H, G and E of `FLOPS_FORMULA`."""
+
+    hidden: PositiveInt
+    intermediate: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
+
+
+LLAMA_7B = Dims(hidden=4096, intermediate=11008, heads=32, kv_heads=32, head_dim=128)
+
+
+def retain_count(tokens: int, keep_frac: float, k_min: int = K_MIN) -> int:
+    """Count the tokens kept of ``tokens`` (Eq. 11), never more than there are."""
+    return min(tokens, max(k_min, floor(keep_frac * tokens + _ROUNDING)))
+
+
+def retain_schedule(tokens: int, keep_fracs: Sequence[float], k_min: int = K_MIN) -> list[int]:
+    """Apply Eq. 11 layer after layer: the integers N_0 … N_L of the deployed forward pass."""
+    schedule = [tokens]
+    for keep_frac in keep_fracs:
+        schedule.append(retain_count(schedule[-1], keep_frac, k_min))
+    return schedule
+
+
+def expected_schedule(tokens: int, compression: Tensor) -> Tensor:
+    """Follow N̄_{l+1} = (1 - g_l c_l) N̄_l, differentiable in g·c ``[L]``, giving ``[L + 1]``."""
+    fractions = cat([compression.new_ones(1), 1.0 - compression])
+    return tokens * fractions.cumprod(dim=0)
+
+
+def stepwise_schedule(tokens: int, keep_after: Mapping[int, int], num_layers: int) -> list[int]:
+    """Lay out the schedule of a plan that keeps ``keep_after[l]`` tokens after layer l (-1: before)."""
+    schedule = [keep_after.get(-1, tokens)]
+    for layer in range(num_layers):
+        schedule.append(keep_after.get(layer, schedule[-1]))
+    return schedule
+
+
+def mean_tokens(schedule: Schedule) -> Any:
+    """Average the visual tokens that *enter* a layer: what a layer costs depends on nothing else."""
+    return _total(schedule, lambda n: n) / (len(schedule) - 1)
+
+
+def layer_flops(tokens: Any, dims: Dims) -> Any:
+    """Count one decoder layer's FLOPs on a prompt of ``tokens`` (visual and text)."""
+    attention_width = dims.heads * dims.head_dim
+    projections = 2 * dims.hidden * (attention_width + dims.kv_heads * dims.head_dim)
+    mlp = 3 * dims.hidden * dims.intermediate
+    return 2 * tokens * (projections + mlp) + 4 * tokens * tokens * attention_width
+
+
+def flops(schedule: Schedule, dims: Dims, *, text_tokens: int) -> Any:
+    """Count the FLOPs of prefill through all decoder layers (`FLOPS_FORMULA`)."""
+    return _total(schedule, lambda n: layer_flops(n + text_tokens, dims))
+
+
+def kv_bytes(schedule: Schedule, dims: Dims, *, text_tokens: int, bytes_per_value: int = 2) -> Any:
+    """Count the bytes of the KV cache after prefill: each layer caches what entered it."""
+    per_token = 2 * dims.kv_heads * dims.head_dim * bytes_per_value
+    return _total(schedule, lambda n: (n + text_tokens) * per_token)
+
+
+def flops_ratio(schedule: Schedule, dims: Dims, *, tokens: int, text_tokens: int) -> Any:
+    """Relate the FLOPs of a schedule to those of the model with all its ``tokens``."""
+    full = [tokens] * len(schedule)
+    return flops(schedule, dims, text_tokens=text_tokens) / flops(
+        full, dims, text_tokens=text_tokens
+    )
+
+
+def kv_bytes_ratio(schedule: Schedule, dims: Dims, *, tokens: int, text_tokens: int) -> Any:
+    """Relate the KV bytes of a schedule to those of the model with all its ``tokens``."""
+    full = [tokens] * len(schedule)
+    return kv_bytes(schedule, dims, text_tokens=text_tokens) / kv_bytes(
+        full, dims, text_tokens=text_tokens
+    )
+
+
+def rescale(
+    keep_fracs: Sequence[float], *, tokens: int, budget: int, k_min: int = K_MIN
+) -> list[int]:
+    """Meet another final budget with one exponent s on all keep fractions: Π k_i^s = budget / N_0.
+
+    Returns one count a step: monotone, the last exactly ``budget``, none below ``k_min``. Steps that
+    keep everything share the reduction equally if no step reduces.
+    """
+    if not k_min <= budget <= tokens:
+        raise ConfigError(
+            f"expected a final budget between {k_min} and {tokens} tokens, found {budget}"
+        )
+    if not keep_fracs:
+        raise ConfigError(
+            f"expected at least one step to reduce {tokens} tokens to {budget}, found none"
+        )
+    kept = prod(keep_fracs)
+    logs = [log(frac) for frac in keep_fracs] if kept < 1.0 else [-1.0] * len(keep_fracs)
+    share = log(budget / tokens) / sum(logs)
+    counts, exponent = [], 0.0
+    for value in logs:
+        exponent += share * value
+        wanted = round(tokens * exp(exponent))
+        counts.append(min(counts[-1] if counts else tokens, max(wanted, budget, k_min)))
+    return [*counts[:-1], budget]
+
+
+def rescale_to_mean(
+    keep_fracs: Sequence[float],
+    *,
+    tokens: int,
+    budget: float,
+    mean_of: Callable[[list[int]], float],
+    k_min: int,
+) -> list[int]:
+    """Find the largest rescaled counts whose mean tokens entering a layer do not exceed ``budget``."""
+
+    def mean_at(final: int) -> float:
+        return mean_of(rescale(keep_fracs, tokens=tokens, budget=final, k_min=k_min))
+
+    reachable = bisect_right(range(k_min, tokens + 1), budget, key=mean_at)
+    if reachable == 0:
+        raise ConfigError(
+            f"expected a mean budget of at least {mean_at(k_min):.1f} tokens, which these layers can "
+            f"reach; found {budget}. Reduce in earlier layers, or raise the budget"
+        )
+    return rescale(keep_fracs, tokens=tokens, budget=k_min + reachable - 1, k_min=k_min)
+
+
+def _total(schedule: Schedule, amount: Callable[[Any], Any]) -> Any:
+    if isinstance(schedule, Tensor):
+        return amount(schedule[:-1]).sum()
+    return sum(amount(n) for n in schedule[:-1])

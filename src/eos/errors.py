@@ -1,0 +1,33 @@
+"""Say what went wrong in words a user can act on.
+
+Every error a user can cause derives from :class:`EosError` and states what was expected, what was
+found and what to do next. Errors of our own invariants stay ``assert``.
+"""
+
+
+class EosError(Exception):
+    """Base of every error that a user of EOS can cause."""
+
+
+class ConfigError(EosError, ValueError):
+    """An argument, option or configuration file holds something it must not."""
+
+
+class PlanError(EosError, ValueError):
+    """A plan contradicts itself or the model it is meant for."""
+
+
+class BackboneError(EosError):
+    """A model cannot be loaded, or is not one that EOS can reduce."""
+
+
+class DataError(EosError):
+    """A sample, image or data file cannot be used."""
+
+
+def numbered(problems: list[str]) -> str:
+    """Join several problems into one message, so that a user mends them all in one go."""
+    if len(problems) == 1:
+        return problems[0]
+    lines = "".join(f"\n  {i}. {problem}" for i, problem in enumerate(problems, start=1))
+    return f"{len(problems)} problems:{lines}"

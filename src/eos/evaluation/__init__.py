@@ -1,0 +1,1 @@
+"""Measure: whether the mathematics holds, and later how well and how fast a plan works."""

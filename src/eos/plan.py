@@ -1,0 +1,264 @@
+"""Plan: the discrete answer. Which layers keep how many tokens, chosen how, and by what operator.
+
+Frozen, versioned JSON that a person can read and a model can run. A plan stores integers; the three
+numbers that say what it costs (final tokens, mean tokens entering a layer, FLOPs relative to the full
+model) are derived from them and travel with it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import torch
+from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
+from typing_extensions import Self
+
+from eos import cost
+from eos.config import Artifact, ExtendedFloat, Frozen, Problems
+from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
+from eos.errors import EosError, PlanError
+from eos.reduce.operate import Omega
+from eos.reduce.regime import Regime, regime
+from eos.reduce.score import SCORERS
+from eos.theta import Theta
+
+BudgetKind: TypeAlias = Literal["final", "mean"]
+
+DEFAULT_SCORER = "text-raters"
+TEXT_TOKENS = 64  # a short question with its template; FLOPs and KV ratios assume a text length
+ACTIVE_GATE = 0.5  # a gate above it is a layer that reduces
+
+
+class Operator(Frozen):
+    """The unified operator at one step: Ω of Definition 2.1, exact limits included."""
+
+    kind: Literal["unified"] = "unified"
+    gamma: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
+    tau: Annotated[ExtendedFloat, Field(ge=0)] = 1.0
+    theta: ExtendedFloat = -1.0
+    rho: Annotated[ExtendedFloat, Field(ge=0)] = 0.0
+    nu: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
+    norm: Literal["token", "frobenius"] = "token"
+
+    @property
+    def omega(self) -> Omega:
+        """The five numbers, for `reduce_tokens`."""
+        return Omega(self.gamma, self.tau, self.theta, self.rho, self.nu)
+
+    @property
+    def regime(self) -> Regime:
+        """What this operator does, in a word."""
+        return regime(self.gamma, self.tau, self.theta, self.rho, self.nu)
+
+
+class Step(Frozen):
+    """Keep ``keep`` visual tokens after decoder layer ``layer`` (-1: before the decoder)."""
+
+    layer: int
+    keep: int
+    score: str = DEFAULT_SCORER
+    positions: Literal["keep", "reindex"] = "keep"
+    operator: Operator = Operator()
+
+
+class Expected(Frozen):
+    """What a plan costs, relative to the full model where it says ratio."""
+
+    final_tokens: int
+    mean_tokens: float
+    flops_ratio: float
+    kv_bytes_ratio: float
+    text_tokens: int
+    flops_formula: str = FLOPS_FORMULA
+
+
+class Plan(Artifact):
+    """A reduction of ``visual_tokens`` tokens in a decoder of ``num_layers`` layers."""
+
+    error: ClassVar[type[EosError]] = PlanError
+
+    schema_: Literal["eos.plan/1"] = Field(default="eos.plan/1", alias="schema")
+    backbone: str = "any"
+    visual_tokens: PositiveInt
+    num_layers: PositiveInt
+    dims: Dims = LLAMA_7B
+    text_tokens: Annotated[int, Field(ge=0)] = TEXT_TOKENS
+    steps: tuple[Step, ...]
+    provenance: dict[str, Any] = {}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _consistent(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        claimed = None
+        if isinstance(data, Mapping):
+            claimed = data.get("expected")
+            data = {key: value for key, value in data.items() if key != "expected"}
+        plan = handler(data)
+        problems = _problems(plan)
+        if not problems and claimed is not None and claimed != plan.expected.model_dump():
+            derived = plan.expected.model_dump()
+            problems = [
+                f"expected: the steps cost {derived}, found {claimed}; delete the entry to derive it"
+            ]
+        if problems:
+            raise Problems(problems)
+        return plan
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def expected(self) -> Expected:
+        """The plan's cost, derived from its steps."""
+        sizes = {"tokens": self.visual_tokens, "text_tokens": self.text_tokens}
+        return Expected(
+            final_tokens=self.schedule[-1],
+            mean_tokens=round(cost.mean_tokens(self.schedule), 4),
+            flops_ratio=round(cost.flops_ratio(self.schedule, self.dims, **sizes), 6),
+            kv_bytes_ratio=round(cost.kv_bytes_ratio(self.schedule, self.dims, **sizes), 6),
+            text_tokens=self.text_tokens,
+        )
+
+    @property
+    def schedule(self) -> list[int]:
+        """Visual tokens N_0 … N_L that enter each layer, and those left after the last."""
+        keep_after = {step.layer: step.keep for step in self.steps}
+        return cost.stepwise_schedule(self.visual_tokens, keep_after, self.num_layers)
+
+    @classmethod
+    def from_theta(
+        cls,
+        theta: Theta,
+        *,
+        budget: int | None = None,
+        kind: BudgetKind = "final",
+        max_layers: int | None = 3,
+        score: str = DEFAULT_SCORER,
+        dims: Dims = LLAMA_7B,
+        backbone: str = "any",
+        text_tokens: int = TEXT_TOKENS,
+    ) -> Self:
+        """Take the ``max_layers`` largest gates above 0.5 as the layers that reduce.
+
+        Without a budget the counts are Θ's own (Eq. 11). ``max_layers=None`` keeps every layer that
+        drops a token, gates below 0.5 included: exactly what the search's forward pass does.
+        """
+        layers = _reducing_layers(theta) if max_layers is None else _open_layers(theta, max_layers)
+        keep_fracs = (1.0 - theta.compression.detach().double()).tolist()
+        chosen = [
+            keep_fracs[layer] if layer in layers else 1.0 for layer in range(theta.num_layers)
+        ]
+        schedule = cost.retain_schedule(theta.visual_tokens, chosen, theta.k_min)
+        steps = [
+            Step(
+                layer=layer, keep=schedule[layer + 1], score=score, operator=_operator(theta, layer)
+            )
+            for layer in layers
+        ]
+        plan = cls(
+            backbone=backbone,
+            visual_tokens=theta.visual_tokens,
+            num_layers=theta.num_layers,
+            dims=dims,
+            text_tokens=text_tokens,
+            steps=steps,
+        )
+        return plan if budget is None else plan.rescaled(budget, kind=kind, k_min=theta.k_min)
+
+    def rescaled(self, budget: int, *, kind: BudgetKind = "final", k_min: int = K_MIN) -> Self:
+        """Keep layers and operators, and rescale the retain schedule to another budget.
+
+        ``final``: exactly ``budget`` tokens are left. ``mean``: as many as possible while the mean
+        of tokens entering a layer stays within ``budget``.
+        """
+        before = [self.visual_tokens, *(step.keep for step in self.steps)]
+        keep_fracs = [after / tokens for tokens, after in zip(before, before[1:], strict=False)]
+        sizes = {"tokens": self.visual_tokens, "k_min": k_min}
+        try:
+            if kind == "final":
+                counts = cost.rescale(keep_fracs, budget=budget, **sizes)
+            else:
+                counts = cost.rescale_to_mean(
+                    keep_fracs, budget=budget, mean_of=self._mean_of, **sizes
+                )
+        except EosError as failure:
+            raise PlanError(str(failure)) from None
+        return self._with_counts(counts)
+
+    def _mean_of(self, counts: list[int]) -> float:
+        return float(cost.mean_tokens(self._with_counts(counts).schedule))
+
+    def _with_counts(self, counts: list[int]) -> Self:
+        steps = tuple(
+            step.model_copy(update={"keep": keep})
+            for step, keep in zip(self.steps, counts, strict=True)
+        )
+        return self.model_copy(update={"steps": steps})
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is done, not where it came from."""
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self.model_dump(exclude={"provenance"}) == other.model_dump(exclude={"provenance"})
+
+    def __hash__(self) -> int:
+        return hash((self.visual_tokens, self.num_layers, self.steps))
+
+    def __str__(self) -> str:
+        """Draw the plan as a plain table: one row a step, then what it costs."""
+        header = f"{'layer':>5}  {'keep':>5}  {'score':<13}  {'γ':>6} {'τ':>6} {'θ':>6} {'ρ':>6} {'ν':>6}  regime"
+        rows = [_row(step) for step in self.steps] or ["(no steps: the full model)"]
+        expected = self.expected
+        footer = (
+            f"{self.backbone}: {self.visual_tokens} tokens, {self.num_layers} layers -> "
+            f"{expected.final_tokens} final, {expected.mean_tokens:.1f} mean entering a layer, "
+            f"FLOPs x{expected.flops_ratio:.3f}, KV x{expected.kv_bytes_ratio:.3f} "
+            f"(with {self.text_tokens} text tokens)"
+        )
+        return "\n".join([header, *rows, footer])
+
+
+def _row(step: Step) -> str:
+    numbers = " ".join(f"{value:6.3g}" for value in step.operator.omega)
+    return f"{step.layer:5d}  {step.keep:5d}  {step.score:<13}  {numbers}  {step.operator.regime}"
+
+
+def _problems(plan: Plan) -> list[str]:
+    """Find every way in which a plan contradicts itself or what exists."""
+    problems, available, previous = [], plan.visual_tokens, -2
+    for i, step in enumerate(plan.steps):
+        where = f"steps.{i}"
+        if not -1 <= step.layer < plan.num_layers:
+            problems.append(
+                f"{where}.layer: expected -1 to {plan.num_layers - 1}, found {step.layer}"
+            )
+        if step.layer <= previous:
+            problems.append(f"{where}.layer: expected a layer after {previous}, found {step.layer}")
+        if not 1 <= step.keep <= available:
+            problems.append(
+                f"{where}.keep: expected 1 to {available}, the tokens that are left there, found {step.keep}"
+            )
+        if step.score not in SCORERS:
+            known = ", ".join(SCORERS)
+            problems.append(f"{where}.score: expected one of {known}; found {step.score!r}")
+        available, previous = min(available, max(step.keep, 1)), max(previous, step.layer)
+    return problems
+
+
+def _open_layers(theta: Theta, most: int) -> list[int]:
+    gates = theta.g.detach().tolist()
+    open_layers = [layer for layer, gate in enumerate(gates) if gate > ACTIVE_GATE]
+    if not open_layers:
+        raise PlanError(
+            f"expected a gate above {ACTIVE_GATE}, found {max(gates):.3f} at most: no layer reduces. "
+            "Search longer, sharpen T_g, or pass max_layers=None"
+        )
+    return sorted(sorted(open_layers, key=lambda layer: -gates[layer])[:most])
+
+
+def _reducing_layers(theta: Theta) -> list[int]:
+    schedule = theta.retain_schedule()
+    return [layer for layer in range(theta.num_layers) if schedule[layer + 1] < schedule[layer]]
+
+
+def _operator(theta: Theta, layer: int) -> Operator:
+    with torch.no_grad():
+        values = theta.omega(layer)._asdict()
+    return Operator(**{name: float(value) for name, value in values.items()})

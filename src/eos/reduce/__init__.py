@@ -1,0 +1,1 @@
+"""Reduction as pure tensor code: score, select, operate. Knows nothing of any model."""

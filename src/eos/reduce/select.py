@@ -1,0 +1,122 @@
+"""Select: which tokens stay, and how that choice answers to gradients (Eqs. 1, 11, 12).
+
+The forward pass is always the hard top-K. What differs is the *relaxed* keep probability whose
+derivative stands in for that of the discrete choice:
+
+``paper``     Eq. 12 literally: a sigmoid at the K-th score, times a factor through which the
+              compression g·c reaches every token alike.
+``marginal``  the threshold itself moves: t solves Σ σ(α(q_i - t)) = (1 - g·c) N, so the derivative
+              sits on the tokens that the next change of the count would drop or admit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eos.errors import ConfigError
+
+ALPHA = 10.0  # α of Eq. 12, in units of one over the scores' standard deviation
+BISECTIONS = 40  # halvings of the threshold's interval: past float32's resolution
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The outcome of one selection.
+
+    Attributes:
+        kept: indices of the anchors, ``[..., K]``, ascending.
+        dropped: indices of the reduction candidates, ``[..., M]``, ascending.
+    """
+
+    kept: Tensor
+    dropped: Tensor
+
+
+def select(scores: Tensor, keep: int) -> Selection:
+    """Keep the ``keep`` highest of ``scores`` ``[..., N]``; the earlier of tied tokens wins."""
+    tokens = scores.shape[-1]
+    if not 1 <= keep <= tokens:
+        raise ConfigError(
+            f"expected to keep between 1 and {tokens} of {tokens} tokens, found {keep}"
+        )
+    order = scores.detach().argsort(dim=-1, descending=True, stable=True)
+    kept, dropped = order[..., :keep], order[..., keep:]
+    return Selection(kept.sort(dim=-1).values, dropped.sort(dim=-1).values)
+
+
+def keep_probability(
+    scores: Tensor,
+    compression: Tensor,
+    keep: int,
+    *,
+    selection: str = "marginal",
+    alpha: float = ALPHA,
+) -> Tensor:
+    """Relax the choice of ``keep`` tokens: p_i of Eq. 12 or its marginal variant, ``[..., N]``.
+
+    Args:
+        scores: importance q, ``[..., N]``; standardised here, so that α means the same in every layer.
+        compression: g·c of this layer, a scalar tensor in [0, 1).
+        keep: K, the discrete retain count (Eq. 11).
+        selection: ``paper`` or ``marginal``.
+        alpha: sharpness α of the boundary.
+    """
+    if selection not in SELECTIONS:
+        raise ConfigError(f"expected selection in {sorted(SELECTIONS)}, found {selection!r}")
+    return SELECTIONS[selection](_standardised(scores), compression, keep, alpha)
+
+
+def keep_weight(probability: Tensor, selected: Selection) -> Tensor:
+    """Put the relaxed derivative behind the hard choice (straight-through), ``[..., N]``.
+
+    The value is 1 for kept and 0 for dropped tokens; the derivative is that of ``probability``.
+    """
+    hard = torch.zeros_like(probability).scatter(-1, selected.kept, 1.0)
+    return hard + (probability - probability.detach())
+
+
+def _paper(q: Tensor, compression: Tensor, keep: int, alpha: float) -> Tensor:
+    threshold = q.detach().topk(keep, dim=-1).values[..., -1:]
+    kept = 1.0 - compression
+    return torch.sigmoid(alpha * (q - threshold)) * (kept / kept.detach())
+
+
+def _marginal(q: Tensor, compression: Tensor, keep: int, alpha: float) -> Tensor:
+    tokens = q.shape[-1]
+    # A threshold for all or for none lies at infinity: stay a little inside.
+    count = ((1.0 - compression) * tokens).clamp(1e-3, tokens - 1e-3)
+    start = _threshold(q.detach(), count.detach(), alpha)
+    sigmoid = torch.sigmoid(alpha * (q - start))
+    slope = (alpha * sigmoid * (1.0 - sigmoid)).sum(dim=-1, keepdim=True).detach()
+    # A Newton step whose value is zero: it carries the implicit function's derivative in the count
+    # and in the scores.
+    residual = count - sigmoid.sum(dim=-1, keepdim=True)
+    threshold = start - (residual - residual.detach()) / slope.clamp_min(1e-12)
+    return torch.sigmoid(alpha * (q - threshold))
+
+
+@torch.no_grad()
+def _threshold(q: Tensor, count: Tensor, alpha: float) -> Tensor:
+    """Solve Σ σ(α(q_i - t)) = count for t by bisection, ``[..., 1]``."""
+    reach = torch.log(torch.tensor(1e4 * q.shape[-1], dtype=q.dtype, device=q.device)) / alpha
+    low = q.amin(dim=-1, keepdim=True) - reach
+    high = q.amax(dim=-1, keepdim=True) + reach
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        too_many = torch.sigmoid(alpha * (q - middle)).sum(dim=-1, keepdim=True) > count
+        low, high = torch.where(too_many, middle, low), torch.where(too_many, high, middle)
+    return (low + high) / 2
+
+
+def _standardised(scores: Tensor) -> Tensor:
+    q = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    spread = q.std(dim=-1, keepdim=True, correction=0).clamp_min(1e-12)
+    return (q - q.mean(dim=-1, keepdim=True)) / spread
+
+
+SELECTIONS: dict[str, Callable[[Tensor, Tensor, int, float], Tensor]] = {
+    "paper": _paper,
+    "marginal": _marginal,
+}

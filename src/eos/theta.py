@@ -1,0 +1,271 @@
+"""Theta: the search space Θ = {g, c, γ, τ, θ, ρ, ν} of every layer (Eqs. 9-10).
+
+Unconstrained weights, mapped to valid ranges by the paper's functions, so that plain gradient
+descent stays inside. Any entry can instead be *fixed* at an exact value, limits included: that is
+how prior methods, fixed layers or a fixed operator are points and slices of the same space.
+"""
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from eos.config import Artifact, ExtendedFloat, Problems
+from eos.cost import K_MIN, expected_schedule, retain_schedule
+from eos.errors import ConfigError
+from eos.reduce.operate import Omega
+from eos.reduce.regime import regime
+
+Group: TypeAlias = Literal["g", "c", "gamma", "tau", "theta", "rho", "nu"]
+Init: TypeAlias = Literal["uniform", "prune"]
+
+GROUPS: tuple[Group, ...] = ("g", "c", "gamma", "tau", "theta", "rho", "nu")
+EPS = 1e-6  # of τ = softplus(w) + ε
+BORDER = 0.02  # a value on the border of a sigmoid starts here, where it can still move
+DEFAULT_LAYERS = (2, 6, 15)  # of 32: where SparseVLM reduces and the paper starts
+_OPERATORS: dict[Init, dict[Group, float]] = {
+    "uniform": {"gamma": 0.5, "tau": 0.5, "theta": 0.0, "rho": BORDER, "nu": BORDER},
+    "prune": {"gamma": BORDER, "tau": 0.5, "theta": 0.0, "rho": BORDER, "nu": BORDER},
+}
+
+
+def default_layers(num_layers: int) -> list[int]:
+    """Place the paper's layers {2, 6, 15} of 32 in a model of another depth, distinct."""
+    return sorted({min(round(layer * num_layers / 32), num_layers - 1) for layer in DEFAULT_LAYERS})
+
+
+class Theta(nn.Module):
+    """The searched variables of ``num_layers`` decoder layers.
+
+    Attributes:
+        gate_temperature: T_g, and
+        budget_temperature: T_c of Eq. 10; raising them sharpens g and c.
+    """
+
+    def __init__(self, num_layers: int, *, visual_tokens: int, k_min: int = K_MIN) -> None:
+        super().__init__()
+        self.num_layers, self.visual_tokens, self.k_min = num_layers, visual_tokens, k_min
+        self.gate_temperature = self.budget_temperature = 1.0
+        self.weights = nn.ParameterDict(
+            {group: nn.Parameter(torch.zeros(num_layers)) for group in GROUPS}
+        )
+        for group in GROUPS:  # NaN where an entry is free, its exact value where it is fixed
+            self.register_buffer(f"fixed_{group}", torch.full((num_layers,), torch.nan))
+
+    @classmethod
+    def start(
+        cls,
+        num_layers: int,
+        *,
+        visual_tokens: int,
+        budget: int,
+        init: Init = "uniform",
+        layers: list[int] | None = None,
+        k_min: int = K_MIN,
+    ) -> Self:
+        """Begin a search: ``layers`` open, the others all but closed, N_final at the budget.
+
+        ``uniform`` starts every operator midway (the paper's table), ``prune`` near γ = 0 (its
+        prose). One c is shared by all layers, chosen so that the N̄ recursion ends at ``budget``.
+        """
+        if init not in _OPERATORS:
+            raise ConfigError(f"expected init in {sorted(_OPERATORS)}, found {init!r}")
+        if not k_min <= budget < visual_tokens:
+            raise ConfigError(
+                f"expected a budget from {k_min} to {visual_tokens - 1}, found {budget}"
+            )
+        theta = cls(num_layers, visual_tokens=visual_tokens, k_min=k_min)
+        opened = default_layers(num_layers) if layers is None else layers
+        theta.set("g", BORDER)
+        theta.set("g", 1.0 - BORDER, layers=opened)
+        theta.set("c", _shared_budget(theta.g.detach().double(), budget / visual_tokens))
+        for group, value in _OPERATORS[init].items():
+            theta.set(group, value)
+        return theta
+
+    def value(self, group: Group) -> Tensor:
+        """Map one group's weights to its range (Eq. 10), ``[L]``; fixed entries are as fixed."""
+        weight = self.weights[group]
+        fixed = self._fixed(group)
+        return torch.where(fixed.isnan(), self._map(group, weight), fixed)
+
+    g = property(lambda self: self.value("g"), doc="Layer activation, ``[L]`` in (0, 1).")
+    c = property(
+        lambda self: self.value("c"), doc="Fraction of tokens to discard, ``[L]`` in (0, 1)."
+    )
+
+    @property
+    def compression(self) -> Tensor:
+        """The fraction g·c that each layer discards, ``[L]``."""
+        return self.g * self.c
+
+    @property
+    def active_layers(self) -> Tensor:
+        """Σ g, the relaxed number of layers that reduce, differentiable."""
+        return self.g.sum()
+
+    def omega(self, layer: int) -> Omega:
+        """The operator tuple Ω of one layer; entries that are fixed are exact floats."""
+        return Omega(*(self._entry(group, layer) for group in GROUPS[2:]))
+
+    def expected_schedule(self) -> Tensor:
+        """N̄_0 … N̄_L, differentiable; the last is N_final."""
+        return expected_schedule(self.visual_tokens, self.compression)
+
+    def retain_schedule(self) -> list[int]:
+        """N_0 … N_L as the forward pass counts them (Eq. 11)."""
+        keep_fracs = (1.0 - self.compression.detach().double()).tolist()
+        return retain_schedule(self.visual_tokens, keep_fracs, self.k_min)
+
+    @torch.no_grad()
+    def set(self, group: Group, value: float | Tensor, *, layers: list[int] | None = None) -> Self:
+        """Move entries to a value inside their range; they stay free to move on."""
+        target = torch.as_tensor(value, dtype=torch.float64)
+        weight = self._unmap(group, target)
+        if not bool(weight.isfinite().all()):
+            raise ConfigError(
+                f"expected {group} strictly inside its range, found {value}; use fix() for exact limits"
+            )
+        self.weights[group][self._rows(layers)] = weight.to(self.weights[group])
+        return self
+
+    @torch.no_grad()
+    def fix(self, group: Group, value: float | Tensor, *, layers: list[int] | None = None) -> Self:
+        """Hold entries at an exact value, limits such as γ = 0, τ = inf or θ = -inf included."""
+        self._fixed(group)[self._rows(layers)] = torch.as_tensor(value, dtype=torch.float32)
+        return self
+
+    @torch.no_grad()
+    def freeze(self, *groups: Group, layers: list[int] | None = None) -> Self:
+        """Hold entries at the value they have now."""
+        rows = self._rows(layers)
+        for group in groups:
+            self.fix(group, self.value(group)[rows], layers=layers)
+        return self
+
+    def release(self, *groups: Group, layers: list[int] | None = None) -> Self:
+        """Let fixed entries move again, from where their weights were."""
+        for group in groups:
+            self._fixed(group)[self._rows(layers)] = torch.nan
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write ``theta.json``."""
+        ThetaFile.of(self).save(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read ``theta.json``, exactly as it was saved."""
+        return ThetaFile.load(path).fill(cls)
+
+    def __repr__(self) -> str:
+        schedule = self.retain_schedule()
+        header = (
+            f"Theta({self.num_layers} layers, {self.visual_tokens} tokens, N_final={schedule[-1]}, "
+            f"Σg={self.active_layers.item():.2f}, T_g={self.gate_temperature:g}, T_c={self.budget_temperature:g})"
+        )
+        columns = "layer  tokens      g      c  gamma    tau  theta    rho     nu  regime"
+        values = torch.stack([self.value(group).detach() for group in GROUPS], dim=-1).tolist()
+        rows = [
+            f"{layer:5d}  {schedule[layer + 1]:6d}"
+            + "".join(f" {number:6.3g}" for number in row)
+            + f"  {regime(*row[2:])}"
+            for layer, row in enumerate(values)
+        ]
+        return "\n".join([header, columns, *rows])
+
+    def _map(self, group: Group, weight: Tensor) -> Tensor:
+        if group == "tau":
+            return nn.functional.softplus(weight) + EPS
+        if group == "theta":
+            return 2.0 * torch.sigmoid(weight) - 1.0
+        return torch.sigmoid(weight * self._temperature(group))
+
+    def _unmap(self, group: Group, value: Tensor) -> Tensor:
+        if group == "tau":
+            return (value - EPS).expm1().log()
+        if group == "theta":
+            value = (value + 1.0) / 2.0
+        return torch.logit(value) / self._temperature(group)
+
+    def _temperature(self, group: Group) -> float:
+        return {"g": self.gate_temperature, "c": self.budget_temperature}.get(group, 1.0)
+
+    def _entry(self, group: Group, layer: int) -> float | Tensor:
+        fixed = self._fixed(group)[layer].item()
+        return self.value(group)[layer] if fixed != fixed else fixed
+
+    def _fixed(self, group: Group) -> Tensor:
+        return self.get_buffer(f"fixed_{group}")
+
+    def _rows(self, layers: list[int] | None) -> Tensor:
+        rows = list(range(self.num_layers)) if layers is None else layers
+        outside = [layer for layer in rows if not 0 <= layer < self.num_layers]
+        if outside:
+            raise ConfigError(f"expected layers from 0 to {self.num_layers - 1}, found {outside}")
+        return torch.tensor(rows, dtype=torch.long)
+
+
+def _shared_budget(gates: Tensor, final_frac: float) -> float:
+    """Solve Π (1 - g_l c) = final_frac for the one c that all layers start from."""
+    low, high = BORDER, 1.0 - BORDER
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_many = (1.0 - gates * middle).prod().item() > final_frac
+        low, high = (middle, high) if too_many else (low, middle)
+    return (low + high) / 2
+
+
+class ThetaFile(Artifact):
+    """``theta.json``: the weights as they are, and the fixed entries (null where free)."""
+
+    schema_: Literal["eos.theta/1"] = Field(default="eos.theta/1", alias="schema")
+    num_layers: PositiveInt
+    visual_tokens: PositiveInt
+    k_min: PositiveInt
+    gate_temperature: float
+    budget_temperature: float
+    weights: dict[Group, list[float]]
+    fixed: dict[Group, list[ExtendedFloat | None]]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        tables = {"weights": self.weights, "fixed": self.fixed}
+        problems = [
+            f"{name}.{group}: expected {self.num_layers} numbers, found {len(table.get(group, []))}"
+            for name, table in tables.items()
+            for group in GROUPS
+            if len(table.get(group, [])) != self.num_layers
+        ]
+        if problems:
+            raise Problems(problems)
+        return self
+
+    @classmethod
+    def of(cls, theta: Theta) -> Self:
+        """Describe Θ exactly: every float32 is also a JSON number."""
+        fixed = {group: theta.get_buffer(f"fixed_{group}").tolist() for group in GROUPS}
+        return cls(
+            num_layers=theta.num_layers,
+            visual_tokens=theta.visual_tokens,
+            k_min=theta.k_min,
+            gate_temperature=theta.gate_temperature,
+            budget_temperature=theta.budget_temperature,
+            weights={group: theta.weights[group].tolist() for group in GROUPS},
+            fixed={group: [None if x != x else x for x in row] for group, row in fixed.items()},
+        )
+
+    @torch.no_grad()
+    def fill(self, kind: type[Theta]) -> Theta:
+        """Make the Θ that this file describes."""
+        theta = kind(self.num_layers, visual_tokens=self.visual_tokens, k_min=self.k_min)
+        theta.gate_temperature = self.gate_temperature
+        theta.budget_temperature = self.budget_temperature
+        for group in GROUPS:
+            theta.weights[group].copy_(torch.tensor(self.weights[group]))
+            row = [torch.nan if x is None else x for x in self.fixed[group]]
+            theta.fix(group, torch.tensor(row))
+        return theta

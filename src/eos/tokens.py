@@ -1,0 +1,42 @@
+"""The values that cross borders, and the letters their shapes are written in.
+
+B batch, T sequence, N visual tokens, K kept, M = N - K candidates, D width, H heads, L layers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eos.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Visual tokens on their way through the model.
+
+    Attributes:
+        states: hidden states, ``[..., N, D]``.
+        positions: where each token stood in the full sequence, ``[..., N]``, ascending.
+    """
+
+    states: Tensor
+    positions: Tensor
+
+    def __post_init__(self) -> None:
+        if self.states.shape[:-1] != self.positions.shape:
+            raise ConfigError(
+                "expected positions of the shape of states without its last axis; found states "
+                f"{[*self.states.shape]} and positions {[*self.positions.shape]}"
+            )
+
+    def __len__(self) -> int:
+        """Count the tokens of each sample, N."""
+        return self.positions.shape[-1]
+
+
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """Gather rows of ``values`` ``[..., N, D]`` at ``index`` ``[..., K]``, giving ``[..., K, D]``."""
+    if values.shape[:-2].numel() == 1:  # one sample: copying whole rows is faster than a gather
+        return values.flatten(0, -2).index_select(0, index.flatten()).view(*index.shape, -1)
+    return torch.take_along_dim(values, index.unsqueeze(-1), dim=-2)
