@@ -39,7 +39,7 @@ def options(
 
 @app.command()
 def verify(as_json: AsJson = False) -> None:
-    """Check that the unified operator is prune, merge, pool and reweight at its corners (Listing 3)."""
+    """Check that the operator is prune, merge, pool and reweight at its corners (Listing 3)."""
     from eos.evaluation.verify import verify as run_verification
     from eos.reporting.verification import show_verification
 

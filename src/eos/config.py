@@ -110,7 +110,7 @@ def describe(failure: ValidationError, model: type[BaseModel]) -> str:
 def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     where = ".".join(str(part) for part in error["loc"])
     raised = error.get("ctx", {}).get("error")
-    if isinstance(raised, Problems):
+    if isinstance(raised, ProblemsError):
         return raised.problems
     if error["type"] == "extra_forbidden":
         known = _keys_at(model, error["loc"][:-1])
@@ -124,7 +124,7 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     return [f"{where}: {message}{found}" if where else message]
 
 
-class Problems(ValueError):
+class ProblemsError(ValueError):
     """Several problems found by one validator."""
 
     def __init__(self, problems: list[str]) -> None:

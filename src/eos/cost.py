@@ -1,8 +1,8 @@
 """Cost: tokens, FLOPs and KV bytes of a schedule (Eq. 11, the N̄ recursion, Eq. 13's constraints).
 
-A *schedule* is N_0, N_1, …, N_L: layer l is entered by N_l visual tokens, and N_L are left after the
-last. As a tensor it comes from Θ and everything here is differentiable in it; as a list of integers
-it comes from a plan and everything here is exact. Only what is kept is ever counted.
+A *schedule* is N_0, N_1, …, N_L: layer l is entered by N_l visual tokens, and N_L are left after
+the last. As a tensor it comes from Θ and everything here is differentiable in it; as a list of
+integers it comes from a plan and everything here is exact. Only what is kept is ever counted.
 """
 
 from bisect import bisect_right
@@ -56,7 +56,7 @@ def expected_schedule(tokens: int, compression: Tensor) -> Tensor:
 
 
 def stepwise_schedule(tokens: int, keep_after: Mapping[int, int], num_layers: int) -> list[int]:
-    """Lay out the schedule of a plan that keeps ``keep_after[l]`` tokens after layer l (-1: before)."""
+    """Lay out a plan's schedule: ``keep_after[l]`` tokens stay after layer l (-1: before all)."""
     schedule = [keep_after.get(-1, tokens)]
     for layer in range(num_layers):
         schedule.append(keep_after.get(layer, schedule[-1]))
@@ -64,7 +64,7 @@ def stepwise_schedule(tokens: int, keep_after: Mapping[int, int], num_layers: in
 
 
 def mean_tokens(schedule: Schedule) -> Any:
-    """Average the visual tokens that *enter* a layer: what a layer costs depends on nothing else."""
+    """Average the visual tokens that *enter* a layer, which is what a layer's cost depends on."""
     return _total(schedule, lambda n: n) / (len(schedule) - 1)
 
 
@@ -108,8 +108,8 @@ def rescale(
 ) -> list[int]:
     """Meet another final budget with one exponent s on all keep fractions: Π k_i^s = budget / N_0.
 
-    Returns one count a step: monotone, the last exactly ``budget``, none below ``k_min``. Steps that
-    keep everything share the reduction equally if no step reduces.
+    Returns one count a step: monotone, the last exactly ``budget``, none below ``k_min``. If no
+    step reduces, all share the reduction equally.
     """
     if not k_min <= budget <= tokens:
         raise ConfigError(
@@ -122,7 +122,8 @@ def rescale(
     kept = prod(keep_fracs)
     logs = [log(frac) for frac in keep_fracs] if kept < 1.0 else [-1.0] * len(keep_fracs)
     share = log(budget / tokens) / sum(logs)
-    counts, exponent = [], 0.0
+    counts: list[int] = []
+    exponent = 0.0
     for value in logs:
         exponent += share * value
         wanted = round(tokens * exp(exponent))
@@ -138,7 +139,7 @@ def rescale_to_mean(
     mean_of: Callable[[list[int]], float],
     k_min: int,
 ) -> list[int]:
-    """Find the largest rescaled counts whose mean tokens entering a layer do not exceed ``budget``."""
+    """Find the largest rescaled counts whose mean tokens entering a layer stay in ``budget``."""
 
     def mean_at(final: int) -> float:
         return mean_of(rescale(keep_fracs, tokens=tokens, budget=final, k_min=k_min))
@@ -146,8 +147,8 @@ def rescale_to_mean(
     reachable = bisect_right(range(k_min, tokens + 1), budget, key=mean_at)
     if reachable == 0:
         raise ConfigError(
-            f"expected a mean budget of at least {mean_at(k_min):.1f} tokens, which these layers can "
-            f"reach; found {budget}. Reduce in earlier layers, or raise the budget"
+            f"expected a mean budget of at least {mean_at(k_min):.1f} tokens, which is what these "
+            f"layers can reach; found {budget}. Reduce in earlier layers, or raise the budget"
         )
     return rescale(keep_fracs, tokens=tokens, budget=k_min + reachable - 1, k_min=k_min)
 

@@ -1,11 +1,12 @@
 """Plan: the discrete answer. Which layers keep how many tokens, chosen how, and by what operator.
 
-Frozen, versioned JSON that a person can read and a model can run. A plan stores integers; the three
-numbers that say what it costs (final tokens, mean tokens entering a layer, FLOPs relative to the full
-model) are derived from them and travel with it.
+Frozen, versioned JSON that a person can read and a model can run. A plan stores integers; the
+three numbers that say what it costs (final tokens, mean tokens entering a layer, FLOPs relative to
+the full model) are derived from them and travel with it.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -13,7 +14,7 @@ from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_fie
 from typing_extensions import Self
 
 from eos import cost
-from eos.config import Artifact, ExtendedFloat, Frozen, Problems
+from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
 from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
 from eos.reduce.operate import Omega
@@ -83,7 +84,7 @@ class Plan(Artifact):
     dims: Dims = LLAMA_7B
     text_tokens: Annotated[int, Field(ge=0)] = TEXT_TOKENS
     steps: tuple[Step, ...]
-    provenance: dict[str, Any] = {}
+    provenance: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -96,11 +97,9 @@ class Plan(Artifact):
         problems = _problems(plan)
         if not problems and claimed is not None and claimed != plan.expected.model_dump():
             derived = plan.expected.model_dump()
-            problems = [
-                f"expected: the steps cost {derived}, found {claimed}; delete the entry to derive it"
-            ]
+            problems = [f"expected: the steps cost {derived}, found {claimed}; delete this entry"]
         if problems:
-            raise Problems(problems)
+            raise ProblemsError(problems)
         return plan
 
     @computed_field  # type: ignore[prop-decorator]
@@ -169,7 +168,7 @@ class Plan(Artifact):
         of tokens entering a layer stays within ``budget``.
         """
         before = [self.visual_tokens, *(step.keep for step in self.steps)]
-        keep_fracs = [after / tokens for tokens, after in zip(before, before[1:], strict=False)]
+        keep_fracs = [after / tokens for tokens, after in pairwise(before)]
         sizes = {"tokens": self.visual_tokens, "k_min": k_min}
         try:
             if kind == "final":
@@ -203,7 +202,8 @@ class Plan(Artifact):
 
     def __str__(self) -> str:
         """Draw the plan as a plain table: one row a step, then what it costs."""
-        header = f"{'layer':>5}  {'keep':>5}  {'score':<13}  {'γ':>6} {'τ':>6} {'θ':>6} {'ρ':>6} {'ν':>6}  regime"
+        greek = " ".join(f"{letter:>6}" for letter in "γτθρν")
+        header = f"{'layer':>5}  {'keep':>5}  {'score':<13}  {greek}  regime"
         rows = [_row(step) for step in self.steps] or ["(no steps: the full model)"]
         expected = self.expected
         footer = (
@@ -233,7 +233,7 @@ def _problems(plan: Plan) -> list[str]:
             problems.append(f"{where}.layer: expected a layer after {previous}, found {step.layer}")
         if not 1 <= step.keep <= available:
             problems.append(
-                f"{where}.keep: expected 1 to {available}, the tokens that are left there, found {step.keep}"
+                f"{where}.keep: expected 1 to {available}, all that are left, found {step.keep}"
             )
         if step.score not in SCORERS:
             known = ", ".join(SCORERS)
@@ -247,8 +247,8 @@ def _open_layers(theta: Theta, most: int) -> list[int]:
     open_layers = [layer for layer, gate in enumerate(gates) if gate > ACTIVE_GATE]
     if not open_layers:
         raise PlanError(
-            f"expected a gate above {ACTIVE_GATE}, found {max(gates):.3f} at most: no layer reduces. "
-            "Search longer, sharpen T_g, or pass max_layers=None"
+            f"expected a gate above {ACTIVE_GATE}, found {max(gates):.3f} at most: no layer "
+            "reduces. Search longer, sharpen T_g, or pass max_layers=None"
         )
     return sorted(sorted(open_layers, key=lambda layer: -gates[layer])[:most])
 

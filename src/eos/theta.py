@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from eos.config import Artifact, ExtendedFloat, Problems
+from eos.config import Artifact, ExtendedFloat, ProblemsError
 from eos.cost import K_MIN, expected_schedule, retain_schedule
 from eos.errors import ConfigError
 from eos.reduce.operate import Omega
@@ -92,10 +92,15 @@ class Theta(nn.Module):
         fixed = self._fixed(group)
         return torch.where(fixed.isnan(), self._map(group, weight), fixed)
 
-    g = property(lambda self: self.value("g"), doc="Layer activation, ``[L]`` in (0, 1).")
-    c = property(
-        lambda self: self.value("c"), doc="Fraction of tokens to discard, ``[L]`` in (0, 1)."
-    )
+    @property
+    def g(self) -> Tensor:
+        """Layer activation, ``[L]``."""
+        return self.value("g")
+
+    @property
+    def c(self) -> Tensor:
+        """Fraction of tokens that an active layer discards, ``[L]``."""
+        return self.value("c")
 
     @property
     def compression(self) -> Tensor:
@@ -127,7 +132,7 @@ class Theta(nn.Module):
         weight = self._unmap(group, target)
         if not bool(weight.isfinite().all()):
             raise ConfigError(
-                f"expected {group} strictly inside its range, found {value}; use fix() for exact limits"
+                f"expected {group} strictly inside its range, found {value}; limits need fix()"
             )
         self.weights[group][self._rows(layers)] = weight.to(self.weights[group])
         return self
@@ -157,15 +162,16 @@ class Theta(nn.Module):
         ThetaFile.of(self).save(path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> "Theta":
         """Read ``theta.json``, exactly as it was saved."""
-        return ThetaFile.load(path).fill(cls)
+        return ThetaFile.load(path).theta()
 
     def __repr__(self) -> str:
         schedule = self.retain_schedule()
         header = (
             f"Theta({self.num_layers} layers, {self.visual_tokens} tokens, N_final={schedule[-1]}, "
-            f"Σg={self.active_layers.item():.2f}, T_g={self.gate_temperature:g}, T_c={self.budget_temperature:g})"
+            f"Σg={self.active_layers.item():.2f}, T_g={self.gate_temperature:g}, "
+            f"T_c={self.budget_temperature:g})"
         )
         columns = "layer  tokens      g      c  gamma    tau  theta    rho     nu  regime"
         values = torch.stack([self.value(group).detach() for group in GROUPS], dim=-1).tolist()
@@ -233,15 +239,15 @@ class ThetaFile(Artifact):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        tables = {"weights": self.weights, "fixed": self.fixed}
+        lengths = {f"weights.{group}": len(self.weights.get(group, ())) for group in GROUPS}
+        lengths |= {f"fixed.{group}": len(self.fixed.get(group, ())) for group in GROUPS}
         problems = [
-            f"{name}.{group}: expected {self.num_layers} numbers, found {len(table.get(group, []))}"
-            for name, table in tables.items()
-            for group in GROUPS
-            if len(table.get(group, [])) != self.num_layers
+            f"{name}: expected {self.num_layers} numbers, found {length}"
+            for name, length in lengths.items()
+            if length != self.num_layers
         ]
         if problems:
-            raise Problems(problems)
+            raise ProblemsError(problems)
         return self
 
     @classmethod
@@ -259,9 +265,9 @@ class ThetaFile(Artifact):
         )
 
     @torch.no_grad()
-    def fill(self, kind: type[Theta]) -> Theta:
+    def theta(self) -> Theta:
         """Make the Θ that this file describes."""
-        theta = kind(self.num_layers, visual_tokens=self.visual_tokens, k_min=self.k_min)
+        theta = Theta(self.num_layers, visual_tokens=self.visual_tokens, k_min=self.k_min)
         theta.gate_temperature = self.gate_temperature
         theta.budget_temperature = self.budget_temperature
         for group in GROUPS:

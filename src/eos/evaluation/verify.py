@@ -158,7 +158,7 @@ def measure_stand_in(shape: tuple[int, int, int]) -> StandIn:
 
 
 def draw(shape: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw Gaussian anchors, candidates and scores as Listing 3 does, leaving the global state alone."""
+    """Draw Gaussian anchors, candidates and scores as Listing 3 does, by a separate generator."""
     kept, other, width = shape
     generator = torch.Generator().manual_seed(seed)
     anchors = torch.randn(kept, width, generator=generator)

@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 def prune(anchors: Tensor, candidates: Tensor, scores: Tensor) -> Tensor:
-    """Keep the anchors, forget the rest (Eq. 17)."""
+    """Keep the anchors, forget the rest (Eqs. 15-16)."""
     return anchors.clone()
 
 
 def merge(anchors: Tensor, candidates: Tensor, scores: Tensor) -> Tensor:
-    """Add each candidate to its single nearest anchor (Eq. 19)."""
+    """Add each candidate to its single nearest anchor (Eqs. 17-18)."""
     nearest = _cosine(candidates, anchors).argmax(dim=-1)
     merged = anchors.clone()
     for candidate, anchor in zip(candidates, nearest.tolist(), strict=True):
@@ -26,12 +26,12 @@ def merge(anchors: Tensor, candidates: Tensor, scores: Tensor) -> Tensor:
 
 
 def pool(anchors: Tensor, candidates: Tensor, scores: Tensor) -> Tensor:
-    """Give every anchor the same share of all candidates (Eq. 21)."""
+    """Give every anchor the same share of all candidates (Eqs. 19-20)."""
     return anchors + candidates.sum(dim=0, keepdim=True) / anchors.shape[0]
 
 
 def reweight(anchors: Tensor, candidates: Tensor, scores: Tensor, strength: float = 1.5) -> Tensor:
-    """Lengthen anchors that stand for important candidates; move no content (Eq. 23)."""
+    """Lengthen anchors that stand for important candidates; move no content (Eqs. 21-22)."""
     nearness = torch.softmax(_cosine(candidates, anchors), dim=-1)
     importance = (nearness * torch.softmax(scores, dim=-1)[:, None]).sum(dim=0)
     return anchors * (1.0 + strength * importance[:, None])

@@ -121,11 +121,13 @@ def _operate(a: Tensor, d: Tensor, q: Tensor, omega: Omega, beta: float, norm: N
         factor = 1.0 + rho * _importance(similarity, q)  # Eq. 6, left
     if not is_exactly(nu, 0.0):
         factor = factor * ((1.0 - nu) + nu * _restoring(a_norm, out, factor, norm))  # Eq. 6, right
+    if is_exactly(factor, 1.0):
+        return out
     return out * factor if out is a else _multiply(out, factor)
 
 
 def _assignment(similarity: Tensor, nearest: Tensor, tau: Parameter) -> Tensor:
-    """Share each candidate among the anchors: W of Eq. 3, ``[..., M, K]``; even: ``[..., M, 1]``."""
+    """Share candidates among the anchors: W of Eq. 3, ``[..., M, K]`` (``[..., M, 1]`` if even)."""
     if is_exactly(tau, inf):
         return torch.full_like(nearest, 1.0 / similarity.shape[-1])
     if is_exactly(tau, 0.0):
@@ -169,7 +171,8 @@ def _restoring(a_norm: Tensor, out: Tensor, factor: Parameter, norm: Norm) -> Te
     now = torch.linalg.vector_norm(out, dim=-1, keepdim=True) * factor
     if norm == "frobenius":
         a_norm, now = (torch.linalg.vector_norm(x, dim=-2, keepdim=True) for x in (a_norm, now))
-    return a_norm / now.clamp_min(EPS)
+    restoring: Tensor = a_norm / now.clamp_min(EPS)
+    return restoring
 
 
 def is_exactly(parameter: Parameter, value: float) -> bool:

@@ -57,7 +57,7 @@ def keep_probability(
     """Relax the choice of ``keep`` tokens: p_i of Eq. 12 or its marginal variant, ``[..., N]``.
 
     Args:
-        scores: importance q, ``[..., N]``; standardised here, so that α means the same in every layer.
+        scores: importance q, ``[..., N]``; standardised here, so that α means the same everywhere.
         compression: g·c of this layer, a scalar tensor in [0, 1).
         keep: K, the discrete retain count (Eq. 11).
         selection: ``paper`` or ``marginal``.

@@ -22,8 +22,9 @@ def show_verification(verification: Verification) -> None:
     for trial in verification.stand_ins:
         kept, other, width = trial.shape
         console.print(
-            f"tau = 1e-4 instead of the limit 0 at K={kept}, M={other}, D={width}: {trial.share_above:.0%} of "
-            f"{trial.seeds} seeds differ from hard merging by more than {STAND_IN_BOUND:g} (worst {trial.worst:.2g})."
+            f"tau = 1e-4 instead of the limit 0 at K={kept}, M={other}, D={width}: "
+            f"{trial.share_above:.0%} of {trial.seeds} seeds differ from hard merging by more than "
+            f"{STAND_IN_BOUND:g} (worst {trial.worst:.2g})."
         )
     console.print("[green]verified[/green]" if verification.passed else "[red]NOT verified[/red]")
 

@@ -1,0 +1,1 @@
+"""Behaviour, held by assertions that could fail."""

@@ -1,0 +1,22 @@
+"""What every test shares: reproducible property tests, and where recorded cases are found."""
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("eos", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("eos")
+
+HERE = Path(__file__).parent
+# A selection is part of the project; the whole set may lie beside it.
+GOLDEN_FOLDERS = [HERE / "golden", HERE.parent.parent / "shared" / "golden"]
+
+
+def golden_cases(pattern: str) -> list:
+    """Find recorded cases by name, each once, the project's own copy first."""
+    found = {}
+    for folder in GOLDEN_FOLDERS:
+        for path in sorted(folder.glob(f"{pattern}.npz")):
+            found.setdefault(path.stem, path)
+    return [pytest.param(path, id=name) for name, path in found.items()]
