@@ -33,7 +33,7 @@ check: setup  ## format, lint and type-check
 	$(BIN)/mypy
 
 bench: setup  ## time the operator against the paper's listing and a LLaMA-7B decoder layer (minutes)
-	KINETO_LOG_LEVEL=5 $(BIN)/python benchmarks/bench_operator.py
+	$(BIN)/python benchmarks/bench_operator.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -5,8 +5,11 @@ gradients, in float32. Memory is what the tensor library allocates at its peak b
 """
 
 import argparse
+import os
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from statistics import median
@@ -90,11 +93,25 @@ def interleaved(functions: dict[str, Callable[[], object]], repeats: int) -> dic
     return {name: median(values) for name, values in times.items()}
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold back the profiler's own messages, which go to the process's standard error."""
+    sys.stderr.flush()
+    standard_error = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+
+
 def peak_megabytes(function: Callable[[], object]) -> float:
     """Follow every allocation of a call; the largest sum alive at once."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        result = function()
-    del result
+    memory_only = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    with quiet(), memory_only as profiler:
+        function()
     events = profiler.profiler.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
     alive: list[int] = list(accumulate((size for _, size in changes), initial=0))
@@ -142,10 +159,8 @@ def main() -> None:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("measuring", total=len(sizes) * (1 + len(KEPT)))
         for tokens in sizes:
-            prompt = torch.randn(1, tokens, WIDTH)
-            layer_ms = interleaved({"layer": partial(layer, prompt)}, LAYER_REPEATS[tokens])[
-                "layer"
-            ]
+            forward: Callable[[], object] = partial(layer, torch.randn(1, tokens, WIDTH))
+            layer_ms = interleaved({"layer": forward}, LAYER_REPEATS[tokens])["layer"]
             progress.advance(task)
             for kept in KEPT:
                 for row in measure(tokens, kept, layer_ms):
@@ -155,9 +170,9 @@ def main() -> None:
     Console(width=100).print(table)
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, float32, D = {WIDTH}.\n"
-        "ratio: our time over the listing's (wanted: at most 0.7). floor: the listing's two matrix\n"
-        "products alone over its time. of a layer: our time over one decoder layer's at N tokens\n"
-        "(wanted: at most 1%). prune: gathering the kept rows + what the operator adds to it."
+        "ratio: our time over the listing's (wanted: at most 0.7). floor: the two matrix products\n"
+        "of the listing alone, over its time. of a layer: our time over one decoder layer's at N\n"
+        "tokens (wanted: at most 1%). prune: gathering the kept rows + what the operator adds."
     )
 
 

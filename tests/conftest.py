@@ -4,9 +4,12 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import torch
 
 hypothesis.settings.register_profile("eos", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("eos")
+
+torch.set_num_threads(1)  # tests run in parallel processes: more threads only get in their way
 
 HERE = Path(__file__).parent
 # A selection is part of the project; the whole set may lie beside it.
