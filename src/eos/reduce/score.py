@@ -23,6 +23,7 @@ class Evidence:
     Attributes:
         states: hidden states of the visual tokens, ``[B, N, D]``.
         attention: attention probabilities of the asked query rows on them, ``[B, H, R, N]``.
+        rows: which of the R rows count, ``[B, R]``; None if all do.
         keys: their keys, ``[B, H, N, D/H]``.
         cls_attention: attention of the vision tower's class token on them, ``[B, H, N]``.
         seed: of scorers that draw.
@@ -30,6 +31,7 @@ class Evidence:
 
     states: Tensor
     attention: Tensor | None = None
+    rows: Tensor | None = None
     keys: Tensor | None = None
     cls_attention: Tensor | None = None
     seed: int = 0
@@ -37,25 +39,40 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Scorer:
-    """A scoring function, and the query rows whose attention it needs."""
+    """A scoring function, and what it looks at.
+
+    Attributes:
+        score: evidence in, scores ``[B, N]`` out.
+        rows: the query rows whose attention it needs.
+        ahead: whether it asks the layer that comes next instead of the one that has just run.
+    """
 
     score: Callable[[Evidence], Tensor]
     rows: Rows = "none"
+    ahead: bool = False
 
 
-def text_raters(visual: Tensor, text: Tensor) -> Tensor:
+def text_raters(visual: Tensor, text: Tensor, *, counts: Tensor | None = None) -> Tensor:
     """Pick the text tokens worth asking (SparseVLM, arXiv 2410.04417), a mask ``[B, T]``.
 
     A rater is a text token on which the visual tokens, ``visual`` ``[B, N, D]`` against ``text``
-    ``[B, T, D]``, put more than the mean share.
+    ``[B, T, D]``, put more than the mean share. ``counts`` ``[B, T]`` says which of the T are text
+    at all.
     """
-    share = torch.softmax(visual @ text.mT, dim=-1).mean(dim=-2)
-    return share > share.mean(dim=-1, keepdim=True)
+    closeness = (visual @ text.mT).float()
+    if counts is None:
+        counts = torch.ones(text.shape[:-1], dtype=torch.bool, device=text.device)
+    share = torch.softmax(closeness.masked_fill(~counts[:, None], -torch.inf), dim=-1).mean(dim=-2)
+    return counts & (share > 1.0 / counts.sum(dim=-1, keepdim=True))
 
 
 def attention_received(evidence: Evidence) -> Tensor:
     """Average what the asked query rows attend to, over rows and heads."""
-    return _given(evidence.attention, "attention").mean(dim=(1, 2))
+    attention = _given(evidence.attention, "attention").mean(dim=1)
+    if evidence.rows is None:
+        return attention.mean(dim=1)
+    counted = attention * evidence.rows.unsqueeze(-1)
+    return counted.sum(dim=1) / evidence.rows.sum(dim=1, keepdim=True).clamp_min(1)
 
 
 def cls_attention(evidence: Evidence) -> Tensor:
@@ -90,6 +107,7 @@ def _given(value: Tensor | None, name: str) -> Tensor:
 SCORERS: dict[str, Scorer] = {
     "text-raters": Scorer(attention_received, rows="raters"),
     "last-query": Scorer(attention_received, rows="last"),
+    "next-last-query": Scorer(attention_received, rows="last", ahead=True),
     "all-text": Scorer(attention_received, rows="text"),
     "cls-attention": Scorer(cls_attention),
     "key-norm": Scorer(key_norm),

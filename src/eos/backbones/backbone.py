@@ -1,0 +1,184 @@
+"""Backbone: a frozen vision-language model, seen as a stack of decoder layers.
+
+Wraps any model of a registered family without changing it. Gives the needed query rows and keys of
+a layer's own attention, so that nobody asks a layer for its attention map or runs it twice.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
+
+from eos.backbones.families import FAMILIES, Family
+from eos.cost import Dims
+from eos.errors import BackboneError
+from eos.tokens import take
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """The inputs of one decoder layer in one forward pass.
+
+    Attributes:
+        index: which layer.
+        states: hidden states that enter it, ``[B, T, D]``.
+        mask: attention mask as the model made it: None, 2-D padding or 4-D.
+        rotary: cos and sin of the tokens' positions, each ``[B or 1, T, E]``.
+        position_ids: as passed to the layer; None or ``[B or 1, T]``.
+        cache: the key-value cache, or None.
+        added: features the model adds to the states before this layer, ``[B, T, D]``, or None.
+    """
+
+    index: int
+    states: Tensor
+    mask: Tensor | None
+    rotary: tuple[Tensor, Tensor]
+    position_ids: Tensor | None
+    cache: transformers.Cache | None
+    added: Tensor | None = None
+
+
+class Backbone:
+    """A frozen model of a supported family."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.family = _family(model.config.model_type)
+        self.multimodal: nn.Module = model.model
+        self.decoder: nn.Module = getattr(self.multimodal, self.family.decoder)
+        self.layers: nn.ModuleList = self.decoder.layers
+        model.requires_grad_(False)
+        model.eval()
+
+    @property
+    def num_layers(self) -> int:
+        """L, the number of decoder layers."""
+        return len(self.layers)
+
+    @property
+    def dims(self) -> Dims:
+        """Sizes of one decoder layer, for its cost."""
+        config = self.decoder.config
+        attention = self.layers[0].self_attn
+        return Dims(
+            hidden=config.hidden_size,
+            intermediate=config.intermediate_size,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=attention.head_dim,
+        )
+
+    def visual_mask(self, input_ids: Tensor) -> Tensor:
+        """Find the visual tokens by their placeholder ids, ``[B, T]``."""
+        config = self.model.config
+        ids = [getattr(config, name, None) for name in self.family.visual_ids]
+        found = torch.tensor([i for i in ids if i is not None], device=input_ids.device)
+        return torch.isin(input_ids, found)
+
+    def rotary(self, states: Tensor, position_ids: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Make cos and sin for other positions than the model would."""
+        if self.decoder.config.model_type == "gemma3_text":
+            kind = self.decoder.config.layer_types[layer]
+            return self.decoder.rotary_emb(states, position_ids, kind)
+        return self.decoder.rotary_emb(states, position_ids)
+
+    def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
+        """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
+        layer = self.layers[call.index]
+        rotary = tuple(take(_per_sample(x, rows), rows) for x in call.rotary)
+        normed = layer.input_layernorm(take(call.states, rows))
+        return _rotated(_heads(layer.self_attn, "q", normed), rotary)
+
+    def keys(self, call: LayerCall) -> Tensor:
+        """Give the keys of all tokens of a layer, ``[B, G, T, E]``: from its cache if it ran."""
+        if call.cache is not None and call.index < len(call.cache.layers):
+            cached = call.cache.layers[call.index].keys
+            if cached is not None and cached.shape[-2] == call.states.shape[1]:
+                return cached
+        layer = self.layers[call.index]
+        return _rotated(_heads(layer.self_attn, "k", layer.input_layernorm(call.states)), call.rotary)
+
+    def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
+        """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32."""
+        queries, keys = self.queries(call, rows), self.keys(call)
+        batch, heads, asked, width = queries.shape
+        grouped = queries.reshape(batch, keys.shape[1], -1, width)
+        logits = (grouped @ keys.mT).reshape(batch, heads, asked, -1).float()
+        logits = logits * self.layers[call.index].self_attn.scaling
+        allowed = _allowed(call.mask, rows, call.states.shape[1])
+        return torch.softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min), dim=-1)
+
+
+def load_backbone(
+    source: str | Path | PreTrainedModel | Backbone,
+    *,
+    dtype: torch.dtype | None = None,
+    device_map: str | None = None,
+    attn_implementation: str | None = None,
+) -> Backbone:
+    """Load and freeze a model: a hub id, a local folder, or a model already in memory.
+
+    On a CPU the default dtype is float32; elsewhere the checkpoint's own.
+    """
+    if isinstance(source, Backbone):
+        return source
+    if isinstance(source, PreTrainedModel):
+        return Backbone(source)
+    try:
+        config = AutoConfig.from_pretrained(source)
+    except (OSError, ValueError) as failure:
+        raise BackboneError(
+            f"expected a model id or a folder with a config.json, found {str(source)!r}: {failure}"
+        ) from None
+    _family(config.model_type)
+    on_cpu = device_map == "cpu" or not torch.cuda.is_available()
+    options = {"attn_implementation": attn_implementation, "device_map": device_map}
+    model = AutoModelForImageTextToText.from_pretrained(
+        source,
+        dtype=dtype or (torch.float32 if on_cpu else "auto"),
+        **{name: value for name, value in options.items() if value is not None},
+    )
+    return Backbone(model)
+
+
+def _family(model_type: str) -> Family:
+    if model_type not in FAMILIES:
+        raise BackboneError(
+            f"expected a model of type {', '.join(FAMILIES)}; found {model_type!r}. "
+            "CONTRIBUTING.md says how to add a family"
+        )
+    return FAMILIES[model_type]
+
+
+def _heads(attention: nn.Module, name: str, normed: Tensor) -> Tensor:
+    """Project to queries or keys as the layer does, head by head: ``[B, heads, T, E]``."""
+    projected = getattr(attention, f"{name}_proj")(normed)
+    projected = projected.view(*normed.shape[:-1], -1, attention.head_dim)
+    norm = getattr(attention, f"{name}_norm", None)
+    return (projected if norm is None else norm(projected)).transpose(1, 2)
+
+
+def _rotated(states: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
+    """Apply rotary positions to ``[B, heads, T, E]``; all supported families rotate halves."""
+    cos, sin = (x.unsqueeze(1) for x in rotary)
+    first, second = states.chunk(2, dim=-1)
+    return states * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def _per_sample(values: Tensor, rows: Tensor) -> Tensor:
+    return values.expand(rows.shape[0], -1, -1)
+
+
+def _allowed(mask: Tensor | None, rows: Tensor, tokens: int) -> Tensor:
+    """Say which keys each asked row may attend to, ``[B, 1, R, T]``, whatever form the mask has."""
+    if mask is not None and mask.ndim == 4:
+        index = rows[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
+        picked = mask.expand(rows.shape[0], -1, -1, -1).gather(2, index)
+        return picked if picked.dtype == torch.bool else picked >= 0
+    causal = torch.arange(tokens, device=rows.device) <= rows[..., None]
+    if mask is not None:
+        causal = causal & mask[:, None, :tokens].bool()
+    return causal[:, None]

@@ -1,0 +1,160 @@
+"""Hooks: let a handler see and replace the inputs of every decoder layer, for one `with` block.
+
+Forward pre-hooks only, removed in `finally`, nothing left on any module. A handler decides; this
+file knows the keywords of transformers' layers and nothing of reduction.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from eos.backbones.backbone import Backbone, LayerCall
+from eos.errors import BackboneError
+
+_REQUIRED = ("position_embeddings", "attention_mask", "past_key_values")
+_owners: "WeakKeyDictionary[PreTrainedModel, int]" = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One call of the multimodal model, before anything is computed.
+
+    Attributes:
+        visual: which of the new tokens are visual, ``[B, T]``; None if ids were not given.
+        padding: the caller's 2-D attention mask, ``[B, T]`` with past tokens, or None.
+    """
+
+    visual: Tensor | None
+    padding: Tensor | None
+
+
+class Handler(Protocol):
+    """What is told of every forward pass, and may replace what layers are given."""
+
+    def begin(self, call: ModelCall) -> None:
+        """Hear of a new forward pass."""
+
+    def enter(self, call: LayerCall) -> LayerCall:
+        """See and replace the inputs of a decoder layer."""
+
+    def leave(self, states: Tensor) -> Tensor:
+        """See and replace what enters the final norm."""
+
+
+@contextmanager
+def hooked(backbone: Backbone, handler: Handler) -> Iterator[PreTrainedModel]:
+    """Attach a handler; on leaving, the model is exactly what it was."""
+    _claim(backbone.model)
+    hooks = []
+    try:
+        hooks.append(_before(backbone.multimodal, _model_hook(backbone, handler)))
+        deepstack: dict[int, Tensor] = {}
+        if backbone.family.deepstack:
+            hooks.append(_before(backbone.decoder, _deepstack_hook(deepstack)))
+        for index, layer in enumerate(backbone.layers):
+            hooks.append(_before(layer, _layer_hook(index, handler, deepstack)))
+        hooks.append(_before(backbone.decoder.norm, _norm_hook(handler)))
+        yield backbone.model
+    finally:
+        for hook in hooks:
+            hook.remove()
+        with _lock:
+            _owners.pop(backbone.model, None)
+
+
+def _before(module: nn.Module, hook: Any) -> Any:
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _claim(model: PreTrainedModel) -> None:
+    with _lock:
+        if model in _owners:
+            where = "by this thread" if _owners[model] == threading.get_ident() else "in another thread"
+            raise BackboneError(
+                f"this model is already being reduced {where}; leave that block first, or load the "
+                "model a second time"
+            )
+        _owners[model] = threading.get_ident()
+
+
+def _model_hook(backbone: Backbone, handler: Handler) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _owners.get(backbone.model) != threading.get_ident():
+            raise BackboneError(
+                "this model is being reduced in another thread: call it only from the thread that "
+                "entered the block"
+            )
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        mask = kwargs.get("attention_mask")
+        padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        handler.begin(ModelCall(None if ids is None else backbone.visual_mask(ids), padding))
+
+    return hook
+
+
+def _deepstack_hook(deepstack: dict[int, Tensor]) -> Any:
+    """Take over the features that the decoder would add at full-length positions between layers."""
+
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        deepstack.clear()
+        features = kwargs.get("deepstack_visual_embeds")
+        if features is None:
+            return None
+        where = kwargs["visual_pos_masks"][..., None]
+        blank = torch.zeros_like(kwargs["inputs_embeds"])
+        for layer, feature in enumerate(features):
+            deepstack[layer + 1] = blank.masked_scatter(where, feature.to(blank))
+        return args, {**kwargs, "deepstack_visual_embeds": None}
+
+    return hook
+
+
+def _layer_hook(index: int, handler: Handler, deepstack: dict[int, Tensor]) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        missing = [name for name in _REQUIRED if name not in kwargs]
+        if missing:
+            raise BackboneError(
+                f"expected decoder layers to be given {', '.join(_REQUIRED)}; transformers "
+                f"{transformers.__version__} does not give {', '.join(missing)}"
+            )
+        call = LayerCall(
+            index=index,
+            states=args[0] if args else kwargs["hidden_states"],
+            mask=kwargs["attention_mask"],
+            rotary=kwargs["position_embeddings"],
+            position_ids=kwargs.get("position_ids"),
+            cache=kwargs["past_key_values"],
+            added=deepstack.get(index),
+        )
+        new = handler.enter(call)
+        if new is call:
+            return None
+        kwargs = {**kwargs, "attention_mask": new.mask, "position_embeddings": new.rotary}
+        if "position_ids" in kwargs:
+            kwargs["position_ids"] = new.position_ids
+        return ((new.states, *args[1:]), kwargs) if args else ((), {**kwargs, "hidden_states": new.states})
+
+    return hook
+
+
+def _norm_hook(handler: Handler) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        states = args[0]
+        new = handler.leave(states)
+        return None if new is states else ((new, *args[1:]), kwargs)
+
+    return hook
+
+
+def is_padded(padding: Tensor | None) -> bool:
+    """Whether a 2-D mask masks anything."""
+    return padding is not None and not bool(torch.all(padding != 0))
