@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from eos.version import __version__
 
 if TYPE_CHECKING:
+    from eos.backbones.backbone import Backbone, load_backbone
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
+    from eos.forward import reduced
     from eos.plan import Operator, Plan, Step
     from eos.reduce.operate import Omega, unified_operator
     from eos.reduce.regime import Regime, regime
     from eos.theta import Theta
 
 __all__ = [
+    "Backbone",
     "BackboneError",
     "ConfigError",
     "DataError",
@@ -28,6 +31,8 @@ __all__ = [
     "Step",
     "Theta",
     "__version__",
+    "load_backbone",
+    "reduced",
     "regime",
     "unified_operator",
 ]
@@ -39,6 +44,8 @@ _HOMES = {
     **dict.fromkeys(["Operator", "Plan", "Step"], "eos.plan"),
     **dict.fromkeys(["Omega", "unified_operator"], "eos.reduce.operate"),
     **dict.fromkeys(["Regime", "regime"], "eos.reduce.regime"),
+    **dict.fromkeys(["Backbone", "load_backbone"], "eos.backbones.backbone"),
+    "reduced": "eos.forward",
     "Theta": "eos.theta",
 }
 

@@ -3,7 +3,7 @@
 A plan's steps act at prefill, in the pre-hook of the layer after theirs: score with the layer's own
 queries and keys, select, operate, gather. All later layers get masks, rotary embeddings and
 positions of the tokens that are left, and cache only those; in decoding each layer's mask is cut to
-what it cached. What leaves the decoder has the prompt's full length again, so that logits, labels
+what it holds. What leaves the decoder has the prompt's full length again, so that logits, labels
 and losses stay where they were.
 """
 
@@ -18,8 +18,9 @@ from transformers import Cache, PreTrainedModel
 
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall, hooked
-from eos.errors import BackboneError, PlanError
-from eos.evidence import Prompt, evidence_for, find_raters
+from eos.errors import BackboneError, PlanError, numbered
+from eos.evidence import Prompt, evidence_for, find_raters, read_prompt
+from eos.masks import cut, cut_columns, rebuild
 from eos.plan import Plan, Step
 from eos.reduce.reducer import reduce_tokens
 from eos.reduce.score import SCORERS
@@ -28,7 +29,7 @@ from eos.tokens import Tokens, take
 
 @contextmanager
 def reduced(backbone: Backbone, plan: Plan) -> Iterator[PreTrainedModel]:
-    """Run ``backbone`` under ``plan`` inside the block; it is an ordinary model there.
+    """Run ``backbone`` under ``plan`` inside the block; there it is an ordinary model.
 
     >>> with eos.reduced(backbone, plan) as model:  # doctest: +SKIP
     ...     model.generate(**inputs)
@@ -52,26 +53,35 @@ class Stage:
     visual: Tensor
     positions: Tensor | None = None
 
-
-@dataclass
-class Pass:
-    """One forward pass: what it started with, and where it is."""
-
-    call: ModelCall
-    prompt: Prompt | None = None
-    stage: Stage | None = None
-    previous: LayerCall | None = None
-    trace: "Trace | None" = None
-    reduced: bool = False
+    def kept(self, index: Tensor) -> "Stage":
+        """Go on with the tokens at ``index`` ``[B, T'']``."""
+        positions = None if self.positions is None else self.positions.gather(1, index)
+        return Stage(self.slots.gather(1, index), self.visual.gather(1, index), positions)
 
 
 @dataclass
 class Trace:
     """What each layer's cache holds of a reduced prompt, for the decoding that follows."""
 
-    tokens: int
     valid: Tensor
     stages: dict[int, Stage] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Length of the full prompt."""
+        return self.valid.shape[1]
+
+
+@dataclass
+class Run:
+    """One forward pass: what it started with, and where it is. Lives as long as the pass."""
+
+    call: ModelCall
+    prompt: Prompt | None = None  # of a pass that reduces
+    stage: Stage | None = None
+    trace: Trace | None = None  # of a pass that continues a reduced prompt
+    previous: LayerCall | None = None
+    shortened: bool = False
 
 
 class Reduction:
@@ -81,11 +91,12 @@ class Reduction:
         self.backbone, self.plan = backbone, plan
         self.steps = {step.layer + 1: step for step in plan.steps}  # by the layer that follows
         self.traces: WeakKeyDictionary[Cache, Trace] = WeakKeyDictionary()
-        self.run = Pass(ModelCall(None, None))
+        self.last_uncached: tuple[Tensor, int] | None = None
+        self.run = Run(ModelCall())
 
     def begin(self, call: ModelCall) -> None:
         """Start a forward pass."""
-        self.run = Pass(call)
+        self.run = Run(call)
 
     def enter(self, call: LayerCall) -> LayerCall:
         """Replace a layer's inputs by those of the tokens it should see."""
@@ -98,200 +109,165 @@ class Reduction:
             return call if call.added is None else replace(call, states=call.states + call.added)
         if call.added is not None:
             call = replace(call, states=call.states + take(call.added, run.stage.slots))
-        step = self.steps.get(call.index)
-        if step is not None:
-            call = self._reduce(call, step)
-        if run.reduced:
+        if call.index in self.steps:
+            call = self._reduce(call, self.steps[call.index], run.prompt, run.stage)
+        if run.shortened:
             call = _at_stage(self.backbone, call, run.stage)
         run.previous = call
         if call.cache is not None:
-            self._remember(call)
+            if call.index == 0:
+                self.traces[call.cache] = Trace(run.prompt.valid)
+            self.traces[call.cache].stages[call.index] = run.stage
         return call
 
     def leave(self, states: Tensor) -> Tensor:
         """Give every place of the prompt a state again: that of the last token kept before it."""
         run = self.run
-        if not run.reduced or run.stage is None or run.prompt is None:
+        if not run.shortened or run.stage is None or run.prompt is None:
             return states
         kept = torch.zeros_like(run.prompt.valid, dtype=torch.long).scatter_(1, run.stage.slots, 1)
         return take(states, (kept.cumsum(dim=1) - 1).clamp_min(0))
 
     def _open(self, call: LayerCall) -> None:
         """Decide what this pass is: a prompt to reduce, the continuation of one, or neither."""
-        run = self.run
-        past = 0 if call.cache is None else call.cache.get_seq_length()
-        if past and call.cache in self.traces:
-            run.trace = self.traces[call.cache]
-        if run.call.visual is None:
-            if past:
-                return
+        run, cache = self.run, call.cache
+        past = 0 if cache is None else cache.get_seq_length()
+        if cache is not None and past and cache in self.traces:
+            run.trace = self.traces[cache]
+        if run.call.visual is None and not past:
             raise BackboneError(
                 "expected input_ids: visual tokens are found by their ids; found inputs_embeds only"
             )
-        if not bool(run.call.visual.any()):
+        if run.call.visual is None or not bool(run.call.visual.any()):
             return
         if past:
             raise BackboneError(
                 "expected images in the first prompt only; found new ones on a cache that already "
                 "holds tokens. Start a new cache with the whole conversation"
             )
-        run.prompt = _prompt(run.call, self.plan, self.backbone)
+        if cache is not None and cache.is_compileable:
+            raise BackboneError(
+                "expected a dynamic cache, whose layers may differ in length; found a static one. "
+                "Leave cache_implementation unset"
+            )
+        run.prompt = read_prompt(run.call, self.plan, self.backbone, asked=self._asked(call))
         everything = torch.arange(call.states.shape[1], device=call.states.device)
-        slots = everything.expand(call.states.shape[0], -1)
-        run.stage = Stage(slots, run.prompt.visual)
+        run.stage = Stage(everything.expand(len(call.states), -1), run.prompt.visual)
         if any(SCORERS[step.score].rows == "raters" for step in self.plan.steps):
             run.prompt = replace(run.prompt, raters=find_raters(call.states, run.prompt))
 
-    def _reduce(self, call: LayerCall, step: Step) -> LayerCall:
+    def _asked(self, call: LayerCall) -> int:
+        """Say how long the prompt is: all of the text, unless it is being continued uncached.
+
+        Decoding without a cache passes the whole text again, one token longer each time. The
+        prompt must be scored as it was the first time, or tokens would come and go.
+        """
+        ids, asked = self.run.call.ids, call.states.shape[1]
+        assert ids is not None
+        if call.cache is not None or self.run.call.answer is not None:
+            return asked
+        if self.last_uncached is not None:
+            last, first = self.last_uncached
+            if ids.shape == (len(last), last.shape[1] + 1) and torch.equal(ids[:, :-1], last):
+                asked = first
+        self.last_uncached = ids, asked
+        return asked
+
+    def _reduce(self, call: LayerCall, step: Step, prompt: Prompt, stage: Stage) -> LayerCall:
         """Execute one step on what enters a layer."""
-        run = self.run
-        assert run.prompt is not None
-        assert run.stage is not None
-        place = _places(run.stage.visual)
-        full = int(run.prompt.visual[0].sum())
-        keep = min(place.shape[1], max(1, round(step.keep * full / self.plan.visual_tokens)))
-        if keep == place.shape[1]:
+        places = _places(stage.visual)
+        fraction = step.keep / self.plan.visual_tokens
+        keep = min(places.shape[1], max(1, round(fraction * int(prompt.visual[0].sum()))))
+        if keep == places.shape[1]:
             return call
         ahead = SCORERS[step.score].ahead
+        layer = _at_stage(self.backbone, call, stage) if ahead else self.run.previous
         evidence = evidence_for(
             self.backbone,
             step.score,
             states=call.states,
-            layer=_at_stage(self.backbone, call, run.stage) if ahead else run.previous,
-            prompt=run.prompt,
-            slots=run.stage.slots,
-            places=place,
+            layer=layer,
+            prompt=prompt,
+            slots=stage.slots,
+            places=places,
         )
-        scores = SCORERS[step.score].score(evidence)
         tokens, selected = reduce_tokens(
-            Tokens(evidence.states, place), scores, keep=keep, omega=step.operator.omega, norm=step.operator.norm
+            Tokens(evidence.states, places),
+            SCORERS[step.score].score(evidence),
+            keep=keep,
+            omega=step.operator.omega,
+            norm=step.operator.norm,
         )
-        dropped = torch.zeros_like(run.stage.visual).scatter_(1, place.gather(1, selected.dropped), True)
-        index = _places(~dropped)
+        gone = torch.zeros_like(stage.visual).scatter_(1, places.gather(1, selected.dropped), True)
+        index = _places(~gone)
+        stage = stage.kept(index)
         states = take(call.states, index)
-        visual = run.stage.visual.gather(1, index)
         if not step.operator.omega.prunes:
-            states = states.masked_scatter(visual[..., None], tokens.states.to(states.dtype))
-        run.stage = Stage(run.stage.slots.gather(1, index), visual, self._positions(step, run, index))
-        run.reduced = True
-        return replace(call, states=states)
-
-    def _positions(self, step: Step, run: Pass, index: Tensor) -> Tensor | None:
-        assert run.prompt is not None
-        assert run.stage is not None
+            states = states.masked_scatter(stage.visual[..., None], tokens.states)
         if step.positions == "reindex":
-            valid = run.prompt.valid.gather(1, run.stage.slots.gather(1, index))
-            return (valid.long().cumsum(dim=1) - 1).clamp_min(0)
-        return None if run.stage.positions is None else run.stage.positions.gather(1, index)
-
-    def _remember(self, call: LayerCall) -> None:
-        assert self.run.prompt is not None
-        assert self.run.stage is not None
-        if call.index == 0:
-            if call.cache.is_compileable:
-                raise BackboneError("expected a dynamic cache, whose layers may differ in length; found a static one")
-            self.traces[call.cache] = Trace(self.run.prompt.visual.shape[1], self.run.prompt.valid)
-        self.traces[call.cache].stages[call.index] = self.run.stage
+            valid = prompt.valid.gather(1, stage.slots).long()
+            stage = replace(stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
+        self.run.stage, self.run.shortened = stage, True
+        return replace(call, states=states)
 
 
 def _at_stage(backbone: Backbone, call: LayerCall, stage: Stage) -> LayerCall:
     """Cut mask, rotary embedding and positions, which the model made for the full prompt."""
-    if stage.positions is None:
-        rotary = tuple(take(x.expand(len(stage.slots), -1, -1), stage.slots) for x in call.rotary)
-        ids = call.position_ids
-        ids = None if ids is None else ids.expand(len(stage.slots), -1).gather(1, stage.slots)
-    else:
-        rotary, ids = backbone.rotary(call.states, stage.positions, call.index), stage.positions
-    mask = _cut_columns(_cut_rows(call.mask, stage.slots), stage.slots)
-    return replace(call, mask=mask, rotary=rotary, position_ids=ids)
+    mask, ids = cut(call.mask, stage.slots), call.position_ids
+    if stage.positions is not None:
+        rotary = backbone.rotary(call.states, stage.positions, call.index)
+        return replace(call, mask=mask, rotary=rotary, position_ids=stage.positions)
+    cos, sin = (take(x.expand(len(stage.slots), -1, -1), stage.slots) for x in call.rotary)
+    if ids is not None:
+        ids = ids.expand(len(stage.slots), -1).gather(1, stage.slots)
+    return replace(call, mask=mask, rotary=(cos, sin), position_ids=ids)
 
 
 def _continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
     """Fit a layer's mask and positions to what its cache holds."""
+    assert call.cache is not None
     stage, new = trace.stages[call.index], call.states.shape[1]
-    kept = stage.slots.shape[1]
-    past = call.cache.layers[call.index].get_seq_length() - kept
-    later = torch.arange(trace.tokens, trace.tokens + past + new, device=stage.slots.device)
-    columns = torch.cat([stage.slots, later.expand(len(stage.slots), -1)], dim=1)
+    later = call.cache.get_seq_length(call.index) - stage.slots.shape[1] + new
+    total = trace.tokens + later
     if call.mask is not None:
-        call = replace(call, mask=_cut_columns(_widened(call.mask, trace, past + new), columns))
+        added = torch.arange(trace.tokens, total, device=stage.slots.device)
+        columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
+        columns = columns[:, -(backbone.held(call.cache, call.index) + new) :]
+        mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
+        if mask.ndim == 4 and source.slots.shape[1] < trace.tokens:
+            # The model sized this mask by a layer that does not hold the whole prompt.
+            mask = rebuild(mask, trace.valid, later=later, window=backbone.window(call.index))
+        call = replace(call, mask=cut_columns(mask, columns, total=total))
     if stage.positions is not None:
-        start = stage.positions[:, -1:] + 1 + past
+        start = stage.positions[:, -1:] + later - new + 1
         ids = start + torch.arange(new, device=start.device)
         call = replace(call, rotary=backbone.rotary(call.states, ids, call.index), position_ids=ids)
     return call
 
 
-def _widened(mask: Tensor, trace: Trace, later: int) -> Tensor:
-    """Rebuild the columns of a mask that the model made for a shorter first layer."""
-    if mask.shape[-1] == trace.tokens + later or mask.ndim == 2:
-        return mask
-    allowed = torch.cat([trace.valid, trace.valid.new_ones(len(trace.valid), later)], dim=1)
-    allowed = allowed[:, None, None].expand(-1, -1, mask.shape[2], -1).clone()
-    new = mask.shape[2]
-    allowed[..., -new:] &= torch.ones(new, new, dtype=torch.bool, device=mask.device).tril()
-    if mask.dtype == torch.bool:
-        return allowed
-    return torch.zeros_like(allowed, dtype=mask.dtype).masked_fill(~allowed, torch.finfo(mask.dtype).min)
-
-
-def _cut_rows(mask: Tensor | None, rows: Tensor) -> Tensor | None:
-    if mask is None or mask.ndim == 2:
-        return mask
-    mask = mask.expand(len(rows), -1, -1, -1)
-    return mask.gather(2, rows[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
-
-
-def _cut_columns(mask: Tensor | None, columns: Tensor) -> Tensor | None:
-    if mask is None:
-        return None
-    if mask.ndim == 2:
-        return mask.expand(len(columns), -1).gather(1, columns)
-    mask = mask.expand(len(columns), -1, -1, -1)
-    return mask.gather(3, columns[:, None, None].expand(-1, mask.shape[1], mask.shape[2], -1))
-
-
 def _places(mask: Tensor) -> Tensor:
-    """Where a mask is true, the same number of times in each row: ``[B, n]``, ascending."""
-    return mask.nonzero()[:, 1].view(mask.shape[0], -1)
-
-
-def _prompt(model_call: ModelCall, plan: Plan, backbone: Backbone) -> Prompt:
-    """Check that a prompt can be reduced as a batch, by this plan."""
-    visual = model_call.visual
-    assert visual is not None
-    counts = visual.sum(dim=1)
-    if bool((counts != counts[0]).any()):
-        raise BackboneError(
-            f"expected the same number of visual tokens in every sample of a batch; found "
-            f"{counts.tolist()}. Run samples of different numbers in separate batches"
-        )
-    if int(counts[0]) % plan.visual_tokens and not backbone.family.any_count:
-        raise PlanError(
-            f"expected a plan for {int(counts[0])} visual tokens, which this prompt has; found one for "
-            f"{plan.visual_tokens} an image"
-        )
-    padding = model_call.padding
-    if padding is None:
-        return Prompt(visual, torch.ones_like(visual))
-    valid = padding[:, -visual.shape[1] :].bool()
-    if not bool(valid[:, -1].all()):
-        raise BackboneError(
-            "expected a left-padded batch; found padding on the right. Set padding_side='left' on "
-            "the tokenizer"
-        )
-    return Prompt(visual, valid)
+    """Where a mask is true, equally often in each row: ``[B, n]``, ascending."""
+    return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
 def _check(backbone: Backbone, plan: Plan) -> None:
+    problems = []
     if plan.num_layers != backbone.num_layers:
-        raise PlanError(
-            f"expected a plan for {backbone.num_layers} decoder layers, which this model has; found "
-            f"one for {plan.num_layers}"
+        problems.append(
+            f"expected a plan for {backbone.num_layers} decoder layers, which this model has; "
+            f"found one for {plan.num_layers}"
         )
     for step in plan.steps:
         scorer = SCORERS[step.score]
         if step.layer == -1 and scorer.rows != "none" and not scorer.ahead:
-            raise PlanError(
-                f"expected a scorer without text before the decoder (layer -1); found {step.score!r}"
+            problems.append(
+                f"expected a scorer without text before the decoder; found {step.score!r} at "
+                "layer -1"
             )
+        if step.positions == "reindex" and backbone.spatial_positions:
+            problems.append(
+                f"expected positions 'keep' in a model with spatial positions; found 'reindex' at "
+                f"layer {step.layer}"
+            )
+    if problems:
+        raise PlanError(numbered(problems))

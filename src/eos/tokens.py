@@ -38,5 +38,9 @@ class Tokens:
 def take(values: Tensor, index: Tensor) -> Tensor:
     """Gather the rows ``index`` ``[..., K]`` of ``values`` ``[..., N, D]``."""
     if values.shape[:-2].numel() == 1:  # one sample: copying whole rows is faster than a gather
-        return values.flatten(0, -2).index_select(0, index.flatten()).view(*index.shape, -1)
+        return (
+            values.flatten(0, -2)
+            .index_select(0, index.flatten())
+            .view(*index.shape, values.shape[-1])
+        )
     return torch.take_along_dim(values, index.unsqueeze(-1), dim=-2)

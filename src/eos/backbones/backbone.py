@@ -71,6 +71,26 @@ class Backbone:
             head_dim=attention.head_dim,
         )
 
+    def mask_source(self, layer: int) -> int:
+        """Say by which layer's cache transformers sizes a layer's mask: the first of its type."""
+        types = getattr(self.decoder.config, "layer_types", None)
+        return 0 if types is None else types.index(types[layer])
+
+    def held(self, cache: transformers.Cache, layer: int) -> int:
+        """Count the tokens a layer's cache holds: a sliding layer forgets."""
+        count: int = cache.layers[layer].keys.shape[-2]
+        return count
+
+    def window(self, layer: int) -> int | None:
+        """How many tokens back a layer sees, itself included; None if all."""
+        window: int | None = getattr(self.layers[layer].self_attn, "sliding_window", None)
+        return window
+
+    @property
+    def spatial_positions(self) -> bool:
+        """Whether a visual token's position has several coordinates."""
+        return "mrope_section" in (getattr(self.decoder.config, "rope_parameters", None) or ())
+
     def visual_mask(self, input_ids: Tensor) -> Tensor:
         """Find the visual tokens by their placeholder ids, ``[B, T]``."""
         config = self.model.config
@@ -99,7 +119,9 @@ class Backbone:
             if cached is not None and cached.shape[-2] == call.states.shape[1]:
                 return cached
         layer = self.layers[call.index]
-        return _rotated(_heads(layer.self_attn, "k", layer.input_layernorm(call.states)), call.rotary)
+        return _rotated(
+            _heads(layer.self_attn, "k", layer.input_layernorm(call.states)), call.rotary
+        )
 
     def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32."""

@@ -19,6 +19,8 @@ from transformers import PreTrainedModel
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.errors import BackboneError
 
+_IMAGES = ("pixel_values", "pixel_values_videos", "image_hidden_states", "mm_encoder_outputs")
+_IGNORED = -100  # the label of tokens without a loss
 _REQUIRED = ("position_embeddings", "attention_mask", "past_key_values")
 _owners: "WeakKeyDictionary[PreTrainedModel, int]" = WeakKeyDictionary()
 _lock = threading.Lock()
@@ -29,12 +31,16 @@ class ModelCall:
     """One call of the multimodal model, before anything is computed.
 
     Attributes:
-        visual: which of the new tokens are visual, ``[B, T]``; None if ids were not given.
+        ids: the new tokens, ``[B, T]``; None if only embeddings were given.
+        visual: which of them are visual, ``[B, T]``; None like ``ids``.
         padding: the caller's 2-D attention mask, ``[B, T]`` with past tokens, or None.
+        answer: which tokens are labelled, that is, not part of the question; None without labels.
     """
 
-    visual: Tensor | None
-    padding: Tensor | None
+    ids: Tensor | None = None
+    visual: Tensor | None = None
+    padding: Tensor | None = None
+    answer: Tensor | None = None
 
 
 class Handler(Protocol):
@@ -56,7 +62,9 @@ def hooked(backbone: Backbone, handler: Handler) -> Iterator[PreTrainedModel]:
     _claim(backbone.model)
     hooks = []
     try:
-        hooks.append(_before(backbone.multimodal, _model_hook(backbone, handler)))
+        labels: dict[str, Tensor | None] = {}
+        hooks.append(_before(backbone.model, _label_hook(labels)))
+        hooks.append(_before(backbone.multimodal, _model_hook(backbone, handler, labels)))
         deepstack: dict[int, Tensor] = {}
         if backbone.family.deepstack:
             hooks.append(_before(backbone.decoder, _deepstack_hook(deepstack)))
@@ -78,7 +86,9 @@ def _before(module: nn.Module, hook: Any) -> Any:
 def _claim(model: PreTrainedModel) -> None:
     with _lock:
         if model in _owners:
-            where = "by this thread" if _owners[model] == threading.get_ident() else "in another thread"
+            where = (
+                "by this thread" if _owners[model] == threading.get_ident() else "in another thread"
+            )
             raise BackboneError(
                 f"this model is already being reduced {where}; leave that block first, or load the "
                 "model a second time"
@@ -86,7 +96,16 @@ def _claim(model: PreTrainedModel) -> None:
         _owners[model] = threading.get_ident()
 
 
-def _model_hook(backbone: Backbone, handler: Handler) -> Any:
+def _label_hook(labels: dict[str, Tensor | None]) -> Any:
+    """Note the labels, which the outermost model keeps to itself."""
+
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        labels["labels"] = kwargs.get("labels")
+
+    return hook
+
+
+def _model_hook(backbone: Backbone, handler: Handler, labels: dict[str, Tensor | None]) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _owners.get(backbone.model) != threading.get_ident():
             raise BackboneError(
@@ -94,9 +113,13 @@ def _model_hook(backbone: Backbone, handler: Handler) -> Any:
                 "entered the block"
             )
         ids = kwargs.get("input_ids", args[0] if args else None)
-        mask = kwargs.get("attention_mask")
+        mask, targets = kwargs.get("attention_mask"), labels.pop("labels", None)
+        # a placeholder id without an image is a token that the model happened to generate
+        has_images = any(kwargs.get(name) is not None for name in _IMAGES)
+        visual = None if ids is None else backbone.visual_mask(ids) & has_images
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
-        handler.begin(ModelCall(None if ids is None else backbone.visual_mask(ids), padding))
+        answer = None if targets is None else targets != _IGNORED
+        handler.begin(ModelCall(ids, visual, padding, answer))
 
     return hook
 
@@ -141,7 +164,11 @@ def _layer_hook(index: int, handler: Handler, deepstack: dict[int, Tensor]) -> A
         kwargs = {**kwargs, "attention_mask": new.mask, "position_embeddings": new.rotary}
         if "position_ids" in kwargs:
             kwargs["position_ids"] = new.position_ids
-        return ((new.states, *args[1:]), kwargs) if args else ((), {**kwargs, "hidden_states": new.states})
+        return (
+            ((new.states, *args[1:]), kwargs)
+            if args
+            else ((), {**kwargs, "hidden_states": new.states})
+        )
 
     return hook
 
@@ -153,8 +180,3 @@ def _norm_hook(handler: Handler) -> Any:
         return None if new is states else ((new, *args[1:]), kwargs)
 
     return hook
-
-
-def is_padded(padding: Tensor | None) -> bool:
-    """Whether a 2-D mask masks anything."""
-    return padding is not None and not bool(torch.all(padding != 0))

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForImageTextToText, PretrainedConfig
+from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos.backbones.backbone import Backbone
-from eos.backbones.families import FAMILIES
 
+IMAGE, VIDEO, START, END = 100, 101, 102, 103  # placeholder ids
 TEXT = {
     "vocab_size": 128,
     "hidden_size": 64,
@@ -27,15 +27,183 @@ TEXT = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-CLIP = {
-    "model_type": "clip_vision_model",
+VISION = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "image_size": 24,
     "patch_size": 4,
-    "projection_dim": 32,
 }
-SIGLIP = {**CLIP, "model_type": "siglip_vision_model"}
-IMAGE, VIDEO = 100, 101
+CLIP = {**VISION, "model_type": "clip_vision_model", "projection_dim": 32}
+SIGLIP = {**VISION, "model_type": "siglip_vision_model", "vision_use_head": False}
+QWEN_VISION = {
+    "depth": 2,
+    "embed_dim": 32,
+    "hidden_size": 64,
+    "num_heads": 4,
+    "patch_size": 4,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+IDS = {
+    "image_token_id": IMAGE,
+    "video_token_id": VIDEO,
+    "vision_start_token_id": START,
+    "vision_end_token_id": END,
+}
+
+
+def _llama_like(model_type: str) -> dict[str, Any]:
+    return {**TEXT, "model_type": model_type}
+
+
+def _qwen(**vision: Any) -> dict[str, Any]:
+    text = {**TEXT, "rope_parameters": MROPE}
+    del text["head_dim"]
+    return {**IDS, "text_config": text, "vision_config": {**QWEN_VISION, **vision}}
+
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llava": {
+        "text_config": _llama_like("llama"),
+        "vision_config": CLIP,
+        "image_token_index": IMAGE,
+        "vision_feature_layer": -2,
+    },
+    "llava_next": {
+        "text_config": _llama_like("llama"),
+        "vision_config": CLIP,
+        "image_token_index": IMAGE,
+        "vision_feature_layer": -2,
+        "image_grid_pinpoints": [[24, 48], [48, 24]],
+    },
+    "llava_onevision": {
+        "text_config": _llama_like("qwen2"),
+        "vision_config": SIGLIP,
+        "image_token_index": IMAGE,
+        "video_token_index": VIDEO,
+        "image_grid_pinpoints": [[24, 24], [24, 48], [48, 24]],
+    },
+    "qwen2_vl": _qwen(),
+    "qwen2_5_vl": _qwen(
+        hidden_size=32,
+        intermediate_size=48,
+        out_hidden_size=64,
+        window_size=16,
+        fullatt_block_indexes=[1],
+    ),
+    "qwen3_vl": {
+        **IDS,
+        "text_config": {**TEXT, "rope_parameters": {**MROPE, "mrope_interleaved": True}},
+        "vision_config": {
+            **QWEN_VISION,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "out_hidden_size": 64,
+            "num_position_embeddings": 64,
+            "deepstack_visual_indexes": [0, 1],
+        },
+    },
+    "internvl": {
+        "text_config": _llama_like("qwen2"),
+        "vision_config": {**VISION, "image_size": [24, 24], "patch_size": [4, 4]},
+        "image_token_id": IMAGE,
+        "downsample_ratio": 0.5,
+    },
+    "idefics3": {
+        "text_config": _llama_like("llama"),
+        "vision_config": VISION,
+        "image_token_id": IMAGE,
+        "scale_factor": 2,
+    },
+    "smolvlm": {
+        "text_config": _llama_like("llama"),
+        "vision_config": VISION,
+        "image_token_id": IMAGE,
+        "scale_factor": 2,
+    },
+    "gemma3": {
+        "text_config": {
+            **TEXT,
+            "query_pre_attn_scalar": 16,
+            "sliding_window": 16,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
+        "vision_config": SIGLIP,
+        "image_token_index": IMAGE,
+        "mm_tokens_per_image": 9,
+    },
+}
+
+
+def tiny_backbone(model_type: str, *, attn_implementation: str = "sdpa", seed: int = 0) -> Backbone:
+    """Build a model of a family with random weights, large enough to tell tokens apart."""
+    config = AutoConfig.for_model(model_type, **CONFIGS[model_type])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForImageTextToText.from_config(
+            config, attn_implementation=attn_implementation
+        )
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.15)
+    return Backbone(model)
+
+
+def tiny_inputs(
+    backbone: Backbone, *, texts: tuple[int, ...] = (6,), images: int = 1, seed: int = 0
+) -> dict[str, Tensor]:
+    """Make a left-padded batch: one sample for each text length, ``images`` images in each."""
+    generator = torch.Generator().manual_seed(seed)
+    kind = backbone.model.config.model_type
+    vision = PIXELS.get(kind, _plain)(len(texts), images, generator)
+    with torch.no_grad():
+        features = backbone.model.get_image_features(**vision).pooler_output if images else []
+    total = sum(feature.shape[0] for feature in features)
+    counts = [total // max(1, len(texts) * images)] * (len(texts) * images)
+    rows = []
+    for sample, length in enumerate(texts):
+        row = [1, 5]
+        for image in range(images):
+            row += [START, *[IMAGE] * counts[sample * images + image], END]
+        rows.append(row + torch.randint(6, 90, (length,), generator=generator).tolist())
+    longest = max(map(len, rows))
+    ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
+    inputs = {"input_ids": ids, "attention_mask": (ids != 0).long(), **(vision if images else {})}
+    if kind == "gemma3":
+        inputs["token_type_ids"] = (ids == IMAGE).long()
+    if kind.startswith("qwen"):
+        inputs["mm_token_type_ids"] = (ids == IMAGE).int()
+    return inputs
+
+
+def _plain(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+    return {"pixel_values": torch.randn(batch * images, 3, 24, 24, generator=generator)}
+
+
+def _tiled(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+    pixels = torch.randn(batch * images, 3, 3, 24, 24, generator=generator)
+    return {"pixel_values": pixels, "image_sizes": torch.tensor([[24, 48]] * batch * images)}
+
+
+def _nested(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+    return {"pixel_values": torch.randn(batch, images, 3, 24, 24, generator=generator)}
+
+
+def _patches(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+    grid = torch.tensor([[1, 6, 6]] * batch * images)
+    pixels = torch.randn(batch * images * 36, 3 * 2 * 4 * 4, generator=generator)
+    return {"pixel_values": pixels, "image_grid_thw": grid}
+
+
+PIXELS: dict[str, Callable[[int, int, torch.Generator], dict[str, Tensor]]] = {
+    "llava_next": _tiled,
+    "llava_onevision": _tiled,
+    "qwen2_vl": _patches,
+    "qwen2_5_vl": _patches,
+    "qwen3_vl": _patches,
+    "idefics3": _nested,
+    "smolvlm": _nested,
+}

@@ -1,0 +1,53 @@
+"""Masks: cut attention masks to the tokens a layer has, whatever form the model made them in.
+
+A mask is None (causal, nothing padded), 2-D padding ``[B, T]``, or 4-D ``[B or 1, 1, Q, T]``,
+boolean or additive. Cutting takes rows and columns of what the model gave; a mask is rebuilt only
+where the model could not have known the layer's length.
+"""
+
+import torch
+from torch import Tensor
+
+
+def cut(mask: Tensor | None, slots: Tensor) -> Tensor | None:
+    """Keep the rows and columns ``slots`` ``[B, T']`` of a prompt's mask."""
+    if mask is None or mask.ndim == 2:
+        return None if mask is None else mask.expand(len(slots), -1).gather(1, slots)
+    mask = mask.expand(len(slots), -1, -1, -1)
+    mask = mask.gather(2, slots[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
+    return cut_columns(mask, slots, total=mask.shape[-1])
+
+
+def cut_columns(mask: Tensor | None, columns: Tensor, *, total: int) -> Tensor | None:
+    """Keep the columns ``[B, C]``, counted in a text of ``total`` tokens, of a mask.
+
+    A mask narrower than the text, as sliding layers have, ends where the text ends; columns before
+    it are masked.
+    """
+    if mask is None:
+        return None
+    index = columns - (total - mask.shape[-1])
+    if mask.ndim == 2:
+        return mask.expand(len(columns), -1).gather(1, index)
+    outside = (index < 0)[:, None, None]
+    mask = mask.expand(len(columns), -1, -1, -1)
+    wanted = index.clamp_min(0)[:, None, None].expand(-1, mask.shape[1], mask.shape[2], -1)
+    shut = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+    return mask.gather(3, wanted).masked_fill(outside, shut)
+
+
+def rebuild(mask: Tensor, valid: Tensor, *, later: int, window: int | None = None) -> Tensor:
+    """Make the 4-D mask of the last ``Q`` tokens of a text: a prompt and ``later`` more tokens.
+
+    ``valid`` ``[B, T]`` marks the prompt's tokens that are not padding; ``mask`` gives Q and dtype;
+    in a sliding layer a token sees ``window`` tokens back, itself included.
+    """
+    known = torch.cat([valid, valid.new_ones(len(valid), later)], dim=1)
+    columns = torch.arange(known.shape[1], device=known.device)
+    back = columns[-mask.shape[2] :, None] - columns
+    seen = (back >= 0) if window is None else (back >= 0) & (back < window)
+    allowed = known[:, None, None] & seen
+    if mask.dtype == torch.bool:
+        return allowed
+    blank = torch.zeros(allowed.shape, dtype=mask.dtype, device=mask.device)
+    return blank.masked_fill(~allowed, torch.finfo(mask.dtype).min)

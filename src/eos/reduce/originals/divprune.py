@@ -1,0 +1,39 @@
+"""DivPrune (arXiv 2503.02175): keep tokens as far from one another as can be.
+
+Max-min diversity, greedily: no attention, no text, no knowledge of where in a model it acts.
+"""
+
+import torch
+from torch import Tensor
+
+from eos.errors import ConfigError
+
+
+def max_min_order(states: Tensor, *, keep: int) -> Tensor:
+    """Pick ``keep`` tokens of ``states`` ``[B, N, D]``, each farthest from those picked before.
+
+    Distance is one minus the cosine. The first pick is the token whose nearest neighbour is
+    farthest. No token is picked twice, which upstream leaves to its distance to itself being the
+    smallest.
+
+    Returns:
+        Indices in the order they were picked, ``[B, keep]``; sort them to keep the spatial order.
+    """
+    tokens = states.shape[1]
+    if not 1 <= keep <= tokens:
+        raise ConfigError(
+            f"expected to keep between 1 and {tokens} of {tokens} tokens, found {keep}"
+        )
+    unit = torch.nn.functional.normalize(states, dim=-1)
+    distance = 1.0 - unit @ unit.mT
+    # the smallest distance of a row is to the token itself; a token alone has no other
+    gap = distance.topk(min(2, tokens), dim=-1, largest=False).values[..., -1]
+    picked: list[Tensor] = []
+    nearest = torch.full_like(gap, torch.inf)
+    for _ in range(keep):
+        pick = gap.argmax(dim=-1, keepdim=True)
+        picked.append(pick)
+        row = distance.take_along_dim(pick.unsqueeze(-1), dim=1).squeeze(1)
+        nearest = torch.minimum(nearest, row).scatter(1, pick, -torch.inf)
+        gap = nearest
+    return torch.cat(picked, dim=1)
