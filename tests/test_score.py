@@ -14,6 +14,13 @@ def evidence(seed=0):
         attention=torch.rand(2, 4, 3, 10, generator=generator),
         keys=torch.randn(2, 4, 10, 2, generator=generator),
         cls_attention=torch.rand(2, 4, 10, generator=generator),
+        gravity=1 + torch.rand(2, 3, 10, generator=generator),
+        text=(
+            torch.randn(2, 12, 8, generator=generator),
+            torch.rand(2, 12, generator=generator),
+            torch.randn(2, 10, 8, generator=generator),
+        ),
+        keep=6,
     )
 
 

@@ -102,13 +102,16 @@ def write_atomically(path: str | Path, text: str) -> None:
         ) from None
 
 
+_TAGS = ("unified", "original")  # pydantic names the branch of a union that it tried
+
+
 def describe(failure: ValidationError, model: type[BaseModel]) -> str:
     """Tell all problems of a failed validation in our words, with a suggestion for unknown keys."""
     return numbered([problem for error in failure.errors() for problem in _problems(error, model)])
 
 
 def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
-    where = ".".join(str(part) for part in error["loc"])
+    where = ".".join(str(part) for part in error["loc"] if part not in _TAGS)
     raised = error.get("ctx", {}).get("error")
     if isinstance(raised, ProblemsError):
         return raised.problems
@@ -138,10 +141,8 @@ def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[st
         if isinstance(part, int):
             continue
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        models = [m for m in _models_in(fields[part].annotation) if part in fields]
-        if not models:
-            return []
-        model = models[0]
+        models = _models_in(fields[part].annotation) if part in fields else []
+        model = models[0] if models else model
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

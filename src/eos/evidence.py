@@ -1,14 +1,17 @@
 """Evidence: collect what a scorer needs from a layer's own attention, and nothing more."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall
+from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError, PlanError
 from eos.plan import Plan
+from eos.reduce.combine import NEEDS_KEYS, NEEDS_VISION
+from eos.reduce.originals.sparsevlm import rope_gravity
 from eos.reduce.score import SCORERS, Evidence, Rows, text_raters
 from eos.tokens import take
 
@@ -73,37 +76,67 @@ def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
     return text_raters(visual, embeddings, counts=prompt.question)
 
 
-def evidence_for(
-    backbone: Backbone,
-    score: str,
-    *,
-    states: Tensor,
-    layer: LayerCall | None,
-    prompt: Prompt,
-    slots: Tensor,
-    places: Tensor,
-) -> Evidence:
-    """Collect the evidence of one scorer after a layer.
+@dataclass(frozen=True)
+class Scene:
+    """Where a step stands in a forward pass.
 
-    Args:
-        backbone: the model.
-        score: the scorer's name.
-        states: what left the layer, ``[B, T', D]``.
-        layer: the inputs of that layer; None before the decoder.
+    Attributes:
         prompt: the full prompt.
-        slots: places of the T' tokens in the full prompt, ``[B, T']``.
+        states: what left the layer that has just run, ``[B, T', D]``.
+        slots: places of those T' tokens in the full prompt, ``[B, T']``.
         places: places of the N visual ones among the T', ``[B, N]``.
+        layer: the inputs of the layer to ask; None before the decoder.
+        vision: where to read what the vision tower saw, or None.
     """
-    visual = take(states, places)
+
+    prompt: Prompt
+    states: Tensor
+    slots: Tensor
+    places: Tensor
+    layer: LayerCall | None
+    vision: VisionTap | None = None
+
+
+def evidence_for(backbone: Backbone, scene: Scene, *, score: str, kind: str, keep: int) -> Evidence:
+    """Collect what the scorer ``score`` and the operator ``kind`` need, and nothing more."""
+    evidence = Evidence(take(scene.states, scene.places), keep=keep)
+    if SCORERS[score].vision or kind in NEEDS_VISION:
+        evidence = _with_vision(evidence, scene)
+    if scene.layer is None:
+        return evidence
     wanted = SCORERS[score].rows
-    if layer is None:
-        return Evidence(visual)
-    if wanted == "none":
-        keys = backbone.keys(layer)
-        return Evidence(visual, keys=_at(keys, places))
-    rows, counted = _rows(wanted, prompt, slots)
-    attention = backbone.attention_rows(layer, rows)
-    return Evidence(visual, attention=_columns(attention, places), rows=counted)
+    if wanted != "none":
+        rows, counted = _rows(wanted, scene.prompt, scene.slots)
+        attention = _columns(backbone.attention_rows(scene.layer, rows), scene.places)
+        evidence = replace(evidence, attention=attention, rows=counted)
+        if score == "corrected-raters":
+            cos, sin = (x.expand(len(rows), -1, -1) for x in scene.layer.rotary)
+            evidence = replace(evidence, gravity=rope_gravity(cos, sin, rows, scene.places))
+    elif score in ("key-norm", "duplication") or kind in NEEDS_KEYS:
+        keys = backbone.keys(scene.layer)
+        evidence = replace(evidence, keys=_at(keys, scene.places))
+        if score == "duplication":
+            asked = scene.prompt.question.gather(1, scene.slots)
+            norms = keys.abs().sum(dim=(1, 3)).masked_fill(~asked, -torch.inf)
+            normed = backbone.final_norm(scene.states)
+            evidence = replace(evidence, text=(normed, norms, take(normed, scene.places)))
+    return evidence
+
+
+def _with_vision(evidence: Evidence, scene: Scene) -> Evidence:
+    """Add what the vision tower saw; several images of a sample stand one after the other."""
+    assert scene.vision is not None
+    vision = scene.vision.read()
+    batch, tokens = evidence.states.shape[:2]
+    patches = vision.cls_attention[..., 1:]
+    images = len(patches) // batch
+    if patches.shape[0] * patches.shape[-1] != batch * tokens:
+        raise BackboneError(
+            f"expected one visual token a patch; found {tokens} tokens a sample and "
+            f"{patches.shape[-1]} patches an image"
+        )
+    attention = patches.view(batch, images, *patches.shape[1:]).transpose(1, 2).flatten(2)
+    return replace(evidence, cls_attention=attention, vision=vision if images == 1 else None)
 
 
 def _rows(wanted: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:

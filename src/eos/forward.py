@@ -19,12 +19,12 @@ from transformers import Cache, PreTrainedModel
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
-from eos.evidence import Prompt, evidence_for, find_raters, read_prompt
+from eos.evidence import Prompt, Scene, evidence_for, find_raters, read_prompt
 from eos.masks import cut, cut_columns, rebuild
-from eos.plan import Plan, Step
-from eos.reduce.reducer import reduce_tokens
+from eos.plan import Operator, Plan, Step
+from eos.reduce.combine import NEEDS_VISION, ORIGINALS, unified
 from eos.reduce.score import SCORERS
-from eos.tokens import Tokens, take
+from eos.tokens import take
 
 
 @contextmanager
@@ -35,7 +35,8 @@ def reduced(backbone: Backbone, plan: Plan) -> Iterator[PreTrainedModel]:
     ...     model.generate(**inputs)
     """
     _check(backbone, plan)
-    with hooked(backbone, Reduction(backbone, plan)) as model:
+    vision = any(SCORERS[s.score].vision or s.operator.kind in NEEDS_VISION for s in plan.steps)
+    with hooked(backbone, Reduction(backbone, plan), vision=vision) as model:
         yield model
 
 
@@ -81,6 +82,7 @@ class Run:
     stage: Stage | None = None
     trace: Trace | None = None  # of a pass that continues a reduced prompt
     previous: LayerCall | None = None
+    sizes: Tensor | None = None  # how many tokens each visual one stands for, if anyone counts
     shortened: bool = False
 
 
@@ -175,39 +177,35 @@ class Reduction:
 
     def _reduce(self, call: LayerCall, step: Step, prompt: Prompt, stage: Stage) -> LayerCall:
         """Execute one step on what enters a layer."""
-        places = _places(stage.visual)
+        run, scorer, places = self.run, SCORERS[step.score], _places(stage.visual)
         fraction = step.keep / self.plan.visual_tokens
         keep = min(places.shape[1], max(1, round(fraction * int(prompt.visual[0].sum()))))
         if keep == places.shape[1]:
             return call
-        ahead = SCORERS[step.score].ahead
-        layer = _at_stage(self.backbone, call, stage) if ahead else self.run.previous
+        layer = _at_stage(self.backbone, call, stage) if scorer.ahead else run.previous
+        scene = Scene(prompt, call.states, stage.slots, places, layer, run.call.vision)
+        operator = step.operator
         evidence = evidence_for(
-            self.backbone,
-            step.score,
-            states=call.states,
-            layer=layer,
-            prompt=prompt,
-            slots=stage.slots,
-            places=places,
+            self.backbone, scene, score=step.score, kind=operator.kind, keep=keep
         )
-        tokens, selected = reduce_tokens(
-            Tokens(evidence.states, places),
-            SCORERS[step.score].score(evidence),
-            keep=keep,
-            omega=step.operator.omega,
-            norm=step.operator.norm,
-        )
-        gone = torch.zeros_like(stage.visual).scatter_(1, places.gather(1, selected.dropped), True)
-        index = _places(~gone)
-        stage = stage.kept(index)
-        states = take(call.states, index)
-        if not step.operator.omega.prunes:
-            states = states.masked_scatter(stage.visual[..., None], tokens.states)
+        scores = scorer.score(evidence)
+        if isinstance(operator, Operator):
+            combined = unified(
+                evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm
+            )
+        else:
+            combined = ORIGINALS[operator.kind](evidence, scores, keep=keep, sizes=run.sizes)
+        stays = ~stage.visual
+        index = _places(stays.scatter(1, places.gather(1, combined.places), True))
+        stage, states = stage.kept(index), take(call.states, index)
+        if combined.states is not None:
+            states = states.masked_scatter(
+                stage.visual[..., None], combined.states.to(states.dtype)
+            )
         if step.positions == "reindex":
             valid = prompt.valid.gather(1, stage.slots).long()
             stage = replace(stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
-        self.run.stage, self.run.shortened = stage, True
+        run.stage, run.sizes, run.shortened = stage, combined.sizes, True
         return replace(call, states=states)
 
 

@@ -10,7 +10,15 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
-from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    PositiveInt,
+    Tag,
+    computed_field,
+    model_validator,
+)
 from typing_extensions import Self
 
 from eos import cost
@@ -47,8 +55,34 @@ class Operator(Frozen):
 
     @property
     def regime(self) -> Regime:
-        """What this operator does, in a word."""
+        """Where this operator stands in its space."""
         return regime(self.gamma, self.tau, self.theta, self.rho, self.nu)
+
+    @property
+    def label(self) -> str:
+        """What this operator does, in a word."""
+        return str(self.regime)
+
+
+class Original(Frozen):
+    """A prior method's own operator, where its code does more than a point of the unified one."""
+
+    kind: Literal["recycle", "bipartite", "contextual", "prumerge", "prumerge+"]
+
+    @property
+    def label(self) -> str:
+        """What this operator does, in a word."""
+        return self.kind
+
+
+def _kind(operator: Any) -> str:
+    kind = operator.get("kind", "unified") if isinstance(operator, dict) else operator.kind
+    return "unified" if kind == "unified" else "original"
+
+
+AnyOperator: TypeAlias = Annotated[
+    Annotated[Operator, Tag("unified")] | Annotated[Original, Tag("original")], Discriminator(_kind)
+]
 
 
 class Step(Frozen):
@@ -58,7 +92,7 @@ class Step(Frozen):
     keep: int
     score: str = DEFAULT_SCORER
     positions: Literal["keep", "reindex"] = "keep"
-    operator: Operator = Operator()
+    operator: AnyOperator = Operator()
 
 
 class Expected(Frozen):
@@ -203,7 +237,7 @@ class Plan(Artifact):
     def __str__(self) -> str:
         """Draw the plan as a plain table: one row a step, then what it costs."""
         greek = " ".join(f"{letter:>6}" for letter in "γτθρν")
-        header = f"{'layer':>5}  {'keep':>5}  {'score':<13}  {greek}  regime"
+        header = f"{'layer':>5}  {'keep':>5}  {'score':<16}  {greek}  regime"
         rows = [_row(step) for step in self.steps] or ["(no steps: the full model)"]
         expected = self.expected
         footer = (
@@ -216,8 +250,10 @@ class Plan(Artifact):
 
 
 def _row(step: Step) -> str:
-    numbers = " ".join(f"{value:6.3g}" for value in step.operator.omega)
-    return f"{step.layer:5d}  {step.keep:5d}  {step.score:<13}  {numbers}  {step.operator.regime}"
+    numbers = " ".join(["     -"] * 5)
+    if isinstance(step.operator, Operator):
+        numbers = " ".join(f"{value:6.3g}" for value in step.operator.omega)
+    return f"{step.layer:5d}  {step.keep:5d}  {step.score:<16}  {numbers}  {step.operator.label}"
 
 
 def _problems(plan: Plan) -> list[str]:

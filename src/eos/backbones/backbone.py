@@ -76,6 +76,11 @@ class Backbone:
         types = getattr(self.decoder.config, "layer_types", None)
         return 0 if types is None else types.index(types[layer])
 
+    def final_norm(self, states: Tensor) -> Tensor:
+        """Apply the norm that follows the last layer, without the hooks it may carry."""
+        normed: Tensor = self.decoder.norm.forward(states)
+        return normed
+
     def held(self, cache: transformers.Cache, layer: int) -> int:
         """Count the tokens a layer's cache holds: a sliding layer forgets."""
         count: int = cache.layers[layer].keys.shape[-2]

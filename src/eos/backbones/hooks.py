@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from eos.backbones.backbone import Backbone, LayerCall
+from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError
 
 _IMAGES = ("pixel_values", "pixel_values_videos", "image_hidden_states", "mm_encoder_outputs")
@@ -35,12 +36,14 @@ class ModelCall:
         visual: which of them are visual, ``[B, T]``; None like ``ids``.
         padding: the caller's 2-D attention mask, ``[B, T]`` with past tokens, or None.
         answer: which tokens are labelled, that is, not part of the question; None without labels.
+        vision: where to read what the vision tower saw, if that was asked for.
     """
 
     ids: Tensor | None = None
     visual: Tensor | None = None
     padding: Tensor | None = None
     answer: Tensor | None = None
+    vision: VisionTap | None = None
 
 
 class Handler(Protocol):
@@ -57,14 +60,22 @@ class Handler(Protocol):
 
 
 @contextmanager
-def hooked(backbone: Backbone, handler: Handler) -> Iterator[PreTrainedModel]:
-    """Attach a handler; on leaving, the model is exactly what it was."""
+def hooked(
+    backbone: Backbone, handler: Handler, *, vision: bool = False
+) -> Iterator[PreTrainedModel]:
+    """Attach a handler, and a tap to the vision tower if ``vision`` is asked for.
+
+    On leaving, the model is exactly what it was.
+    """
+    tap = VisionTap(backbone) if vision else None
     _claim(backbone.model)
-    hooks = []
+    hooks: list[Any] = []
     try:
+        if tap is not None:
+            hooks += tap.attach()
         labels: dict[str, Tensor | None] = {}
         hooks.append(_before(backbone.model, _label_hook(labels)))
-        hooks.append(_before(backbone.multimodal, _model_hook(backbone, handler, labels)))
+        hooks.append(_before(backbone.multimodal, _model_hook(backbone, handler, labels, tap)))
         deepstack: dict[int, Tensor] = {}
         if backbone.family.deepstack:
             hooks.append(_before(backbone.decoder, _deepstack_hook(deepstack)))
@@ -105,7 +116,12 @@ def _label_hook(labels: dict[str, Tensor | None]) -> Any:
     return hook
 
 
-def _model_hook(backbone: Backbone, handler: Handler, labels: dict[str, Tensor | None]) -> Any:
+def _model_hook(
+    backbone: Backbone,
+    handler: Handler,
+    labels: dict[str, Tensor | None],
+    tap: VisionTap | None,
+) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _owners.get(backbone.model) != threading.get_ident():
             raise BackboneError(
@@ -119,7 +135,9 @@ def _model_hook(backbone: Backbone, handler: Handler, labels: dict[str, Tensor |
         visual = None if ids is None else backbone.visual_mask(ids) & has_images
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         answer = None if targets is None else targets != _IGNORED
-        handler.begin(ModelCall(ids, visual, padding, answer))
+        if tap is not None:
+            tap.inputs.clear()
+        handler.begin(ModelCall(ids, visual, padding, answer, tap))
 
     return hook
 

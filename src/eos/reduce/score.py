@@ -6,14 +6,38 @@ A scorer is one function from `Evidence` to scores ``[B, N]``, higher meaning ke
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.reduce.originals.dart import dart_keep
+from eos.reduce.originals.divprune import max_min_order
+from eos.reduce.originals.sparsevlm import corrected_score
 
+PIVOTS = 4  # visual tokens that DART starts from
+STRONG_HEADS = 14  # SparseVLM+ looks at as many, of 32
 Rows: TypeAlias = Literal["raters", "last", "text", "none"]
+
+
+@dataclass(frozen=True)
+class Vision:
+    """The vision tower's view of one image a sample, class token first, before the projector.
+
+    Attributes:
+        states: output of the layer that the projector reads, ``[B, 1 + N, C]``.
+        cls_attention: the class token's attention in that layer, ``[B, H, 1 + N]``.
+        keys: of that layer, averaged over heads, ``[B, 1 + N, E]``.
+        last: queries and keys of the tower's last layer, heads concatenated, ``[B, 1 + N, C]``.
+        project: the projector, from C to the decoder's width.
+    """
+
+    states: Tensor
+    cls_attention: Tensor
+    keys: Tensor
+    last: tuple[Tensor, Tensor]
+    project: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -25,7 +49,12 @@ class Evidence:
         attention: attention probabilities of the asked query rows on them, ``[B, H, R, N]``.
         rows: which of the R rows count, ``[B, R]``; None if all do.
         keys: their keys, ``[B, H, N, D/H]``.
+        gravity: what that attention owes to position alone, ``[B, R, N]``.
         cls_attention: attention of the vision tower's class token on them, ``[B, H, N]``.
+        text: normed states of all tokens ``[B, T, D]``, the L1 norms of their keys ``[B, T]``
+            (-inf where a token is no text), and normed states of the visual ones ``[B, N, D]``.
+        keep: how many tokens will be kept.
+        vision: what the vision tower knows of one image, before the projector.
         seed: of scorers that draw.
     """
 
@@ -33,7 +62,11 @@ class Evidence:
     attention: Tensor | None = None
     rows: Tensor | None = None
     keys: Tensor | None = None
+    gravity: Tensor | None = None
     cls_attention: Tensor | None = None
+    text: tuple[Tensor, Tensor, Tensor] | None = None
+    keep: int = 1
+    vision: Vision | None = None
     seed: int = 0
 
 
@@ -45,11 +78,13 @@ class Scorer:
         score: evidence in, scores ``[B, N]`` out.
         rows: the query rows whose attention it needs.
         ahead: whether it asks the layer that comes next instead of the one that has just run.
+        vision: whether it asks the vision tower.
     """
 
     score: Callable[[Evidence], Tensor]
     rows: Rows = "none"
     ahead: bool = False
+    vision: bool = False
 
 
 def text_raters(visual: Tensor, text: Tensor, *, counts: Tensor | None = None) -> Tensor:
@@ -91,6 +126,32 @@ def dissimilarity(evidence: Evidence) -> Tensor:
     return -(unit @ unit.mean(dim=-2).unsqueeze(-1)).squeeze(-1)
 
 
+def corrected_attention(evidence: Evidence) -> Tensor:
+    """Correct attention for position and trust the strongest heads (SparseVLM+)."""
+    attention = _given(evidence.attention, "attention")
+    rows = evidence.rows
+    if rows is None:
+        rows = torch.ones_like(attention[:, 0, :, 0], dtype=torch.bool)
+    heads = min(STRONG_HEADS, attention.shape[1])
+    return corrected_score(attention, _given(evidence.gravity, "gravity"), rows, heads=heads)
+
+
+def diversity(evidence: Evidence) -> Tensor:
+    """Rank tokens by farthest-point picking (DivPrune, arXiv 2503.02175)."""
+    picks = max_min_order(evidence.states.float(), keep=evidence.keep)
+    return _ranked(picks, evidence.states.shape[1])
+
+
+def duplication(evidence: Evidence) -> Tensor:
+    """Keep what resembles pivot tokens least (DART, arXiv 2502.11494)."""
+    text, norms, visual = _given(evidence.text, "text")
+    pivots = min(PIVOTS, evidence.keep)
+    kept = dart_keep(
+        key_norm(evidence), norms, visual, text, keep=evidence.keep, image_pivots=pivots
+    )
+    return _ranked(kept, evidence.states.shape[1])
+
+
 def random_score(evidence: Evidence) -> Tensor:
     """Draw one score a token, the same on every device for the same seed."""
     generator = torch.Generator().manual_seed(evidence.seed)
@@ -98,7 +159,17 @@ def random_score(evidence: Evidence) -> Tensor:
     return drawn.to(evidence.states.device)
 
 
-def _given(value: Tensor | None, name: str) -> Tensor:
+def _ranked(picks: Tensor, tokens: int) -> Tensor:
+    """Turn picks ``[B, K]``, best first, into scores ``[B, N]``."""
+    falling = torch.arange(picks.shape[1], 0, -1, device=picks.device, dtype=torch.float32)
+    blank = torch.zeros(len(picks), tokens, device=picks.device)
+    return blank.scatter(1, picks, falling.expand(picks.shape))
+
+
+T = TypeVar("T")
+
+
+def _given(value: T | None, name: str) -> T:
     if value is None:
         raise ConfigError(f"this scorer needs {name}, which the model did not provide; use another")
     return value
@@ -109,8 +180,11 @@ SCORERS: dict[str, Scorer] = {
     "last-query": Scorer(attention_received, rows="last"),
     "next-last-query": Scorer(attention_received, rows="last", ahead=True),
     "all-text": Scorer(attention_received, rows="text"),
-    "cls-attention": Scorer(cls_attention),
+    "corrected-raters": Scorer(corrected_attention, rows="raters"),
+    "cls-attention": Scorer(cls_attention, vision=True),
     "key-norm": Scorer(key_norm),
+    "diversity": Scorer(diversity),
+    "duplication": Scorer(duplication),
     "dissimilarity": Scorer(dissimilarity),
     "random": Scorer(random_score),
 }

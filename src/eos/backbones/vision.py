@@ -1,0 +1,75 @@
+"""Vision: what a CLIP tower's class token thinks of the patches, read off its last two layers.
+
+Pre-hooks note what enters those layers; attention rows and keys are then computed from the layers'
+own weights, only those that are needed. Towers without a class token have nothing to say here.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eos.backbones.backbone import Backbone
+from eos.errors import BackboneError
+from eos.reduce.score import Vision
+
+
+@dataclass
+class VisionTap:
+    """Notes the inputs of the tower's last two layers during one forward pass."""
+
+    backbone: Backbone
+    inputs: dict[int, Tensor] = field(default_factory=dict)
+
+    def layers(self) -> nn.ModuleList:
+        """The tower's layers; a sentence if the tower is not of the kind we can read."""
+        tower = getattr(self.backbone.multimodal, "vision_tower", None)
+        kind = getattr(getattr(tower, "config", None), "model_type", "none")
+        reads = getattr(self.backbone.model.config, "vision_feature_layer", None)
+        model = self.backbone.model.config.model_type
+        if (model, kind, reads) != ("llava", "clip_vision_model", -2):
+            raise BackboneError(
+                "expected a LLaVA model whose projector reads layer -2 of a CLIP tower, which has "
+                f"a class token; found {model} with {kind} and layer {reads}. Use a scorer that "
+                "does not ask the vision tower"
+            )
+        layers: nn.ModuleList = tower.encoder.layers
+        return layers
+
+    def attach(self) -> list[Any]:
+        """Hook the last two layers; the caller removes the hooks."""
+
+        def noting(place: int) -> Any:
+            def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                self.inputs[place] = args[0] if args else kwargs["hidden_states"]
+
+            return hook
+
+        layers = self.layers()
+        return [
+            layers[place].register_forward_pre_hook(noting(place), with_kwargs=True)
+            for place in (-2, -1)
+        ]
+
+    def read(self) -> Vision:
+        """Compute the evidence from what was noted, one row for each image."""
+        if not self.inputs:
+            raise BackboneError(
+                "expected pixel_values, which the vision tower looks at; found image features only"
+            )
+        layers, before, after = self.layers(), self.inputs[-2], self.inputs[-1]
+        attention = layers[-2].self_attn
+        normed = layers[-2].layer_norm1(before)
+        heads = (*normed.shape[:-1], -1, attention.head_dim)
+        keys = attention.k_proj(normed).view(heads).transpose(1, 2)
+        query = attention.q_proj(normed[:, :1]).view(len(normed), 1, -1, attention.head_dim)
+        logits = query.transpose(1, 2) @ keys.mT * attention.scale
+        last, final = layers[-1].self_attn, layers[-1].layer_norm1(after)
+        return Vision(
+            states=after,
+            cls_attention=torch.softmax(logits.float(), dim=-1).squeeze(2),
+            keys=keys.mean(dim=1),
+            last=(last.q_proj(final), last.k_proj(final)),
+            project=self.backbone.multimodal.multi_modal_projector,
+        )
