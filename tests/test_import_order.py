@@ -16,6 +16,8 @@ ORDER = [
     "cost",
     "reduce",
     "theta",
+    "presets",
+    "step",
     "plan",
     "backbones",
     "evidence",

@@ -8,10 +8,9 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from eos import Backbone, Plan, Step, reduced
+from eos import Backbone, Original, Plan, Step, reduced
 from eos.backbones.tiny import CLIP
 from eos.forward import Reduction
-from eos.plan import Original
 from eos.reduce import combine
 from eos.reduce.originals import sparsevlm
 from eos.reduce.originals.sparsevlm import STAGES_V2, v1_counts

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from eos.backbones.backbone import Backbone, load_backbone
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
     from eos.forward import reduced
-    from eos.plan import Operator, Plan, Step
+    from eos.plan import Plan
     from eos.reduce.operate import Omega, unified_operator
     from eos.reduce.regime import Regime, regime
+    from eos.step import Operator, Original, Step
     from eos.theta import Theta
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "EosError",
     "Omega",
     "Operator",
+    "Original",
     "Plan",
     "PlanError",
     "Regime",
@@ -41,7 +43,8 @@ _HOMES = {
     **dict.fromkeys(
         ["BackboneError", "ConfigError", "DataError", "EosError", "PlanError"], "eos.errors"
     ),
-    **dict.fromkeys(["Operator", "Plan", "Step"], "eos.plan"),
+    "Plan": "eos.plan",
+    **dict.fromkeys(["Operator", "Original", "Step"], "eos.step"),
     **dict.fromkeys(["Omega", "unified_operator"], "eos.reduce.operate"),
     **dict.fromkeys(["Regime", "regime"], "eos.reduce.regime"),
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.backbones.backbone"),

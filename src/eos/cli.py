@@ -5,6 +5,7 @@ Exit code 0: done; 1: a failure; 2: a usage error. Nothing heavy is imported bef
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,6 +51,66 @@ def verify(as_json: AsJson = False) -> None:
         show_verification(verification)
     if not verification.passed:
         raise typer.Exit(1)
+
+
+@app.command()
+def plan(
+    source: Annotated[
+        str, typer.Argument(help="A preset, a plan.json, a theta.json, or a run's folder.")
+    ],
+    budget: Annotated[
+        int | None, typer.Option(help="Visual tokens; without it, the source's own.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option(help="What the budget counts: final, mean or published.")
+    ] = "final",
+    layers: Annotated[int, typer.Option(help="Depth of the decoder.")] = 32,
+    tokens: Annotated[int, typer.Option(help="Visual tokens an image has.")] = 576,
+    text: Annotated[int, typer.Option(help="Text tokens that costs assume.")] = 64,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a plan and print it with what it costs: final and mean tokens, FLOPs, KV cache."""
+    from eos.reporting.plans import find_plan
+
+    found = find_plan(source, budget=budget, kind=kind, layers=layers, tokens=tokens, text=text)
+    if out is not None:
+        found.save(out)
+        print(f"saved {out}", file=sys.stderr)
+    print(found.to_json() if as_json else found, end="" if as_json else "\n")
+
+
+@app.command("ls")
+def list_things(
+    what: Annotated[
+        str, typer.Argument(help="backbones, scorers or presets; all if left out.")
+    ] = "all",
+    as_json: AsJson = False,
+) -> None:
+    """List what there is to name: backbones, scorers, presets."""
+    from eos.reporting.plans import catalogue, show_catalogue
+
+    found = catalogue(what)
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        show_catalogue(found)
+
+
+@app.command()
+def validate(
+    file: Annotated[Path, typer.Argument(help="A plan.json, theta.json or preset.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check a file and name everything that is wrong with it."""
+    from eos.reporting.plans import validate_file
+
+    kind = validate_file(file)
+    print(
+        json.dumps({"file": str(file), "schema": kind, "valid": True})
+        if as_json
+        else f"{file}: {kind}, valid"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -128,14 +128,16 @@ def _with_vision(evidence: Evidence, scene: Scene) -> Evidence:
     assert scene.vision is not None
     vision = scene.vision.read()
     batch, tokens = evidence.states.shape[:2]
+    seen = vision.cls_attention.shape[0] * (vision.cls_attention.shape[-1] - 1)
+    if (batch * tokens) % seen:
+        raise BackboneError(
+            f"expected one visual token a patch; found {tokens} tokens a sample of {batch} and "
+            f"{seen} patches in all"
+        )
+    vision = vision.repeated(batch * tokens // seen)  # beams of one prompt share its images
     patches = vision.cls_attention[..., 1:]
     images = len(patches) // batch
-    if patches.shape[0] * patches.shape[-1] != batch * tokens:
-        raise BackboneError(
-            f"expected one visual token a patch; found {tokens} tokens a sample and "
-            f"{patches.shape[-1]} patches an image"
-        )
-    attention = patches.view(batch, images, *patches.shape[1:]).transpose(1, 2).flatten(2)
+    attention = patches.reshape(batch, images, *patches.shape[1:]).transpose(1, 2).flatten(2)
     return replace(evidence, cls_attention=attention, vision=vision if images == 1 else None)
 
 

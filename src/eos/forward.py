@@ -21,9 +21,10 @@ from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, Scene, evidence_for, find_raters, read_prompt
 from eos.masks import cut, cut_columns, rebuild
-from eos.plan import Operator, Plan, Step
+from eos.plan import Plan
 from eos.reduce.combine import NEEDS_VISION, ORIGINALS, unified
 from eos.reduce.score import SCORERS
+from eos.step import Operator, Step
 from eos.tokens import take
 
 

@@ -7,92 +7,23 @@ the full model) are derived from them and travel with it.
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import (
-    Discriminator,
-    Field,
-    ModelWrapValidatorHandler,
-    PositiveInt,
-    Tag,
-    computed_field,
-    model_validator,
-)
+from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
 from typing_extensions import Self
 
 from eos import cost
-from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
+from eos.config import Artifact, Frozen, ProblemsError
 from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
-from eos.reduce.operate import Omega
-from eos.reduce.regime import Regime, regime
+from eos.presets import BudgetKind, get_preset
 from eos.reduce.score import SCORERS
+from eos.step import DEFAULT_SCORER, Operator, Step
 from eos.theta import Theta
 
-BudgetKind: TypeAlias = Literal["final", "mean"]
-
-DEFAULT_SCORER = "text-raters"
 TEXT_TOKENS = 64  # a short question with its template; FLOPs and KV ratios assume a text length
 ACTIVE_GATE = 0.5  # a gate above it is a layer that reduces
-
-
-class Operator(Frozen):
-    """The unified operator at one step: Ω of Definition 2.1, exact limits included."""
-
-    kind: Literal["unified"] = "unified"
-    gamma: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
-    tau: Annotated[ExtendedFloat, Field(ge=0)] = 1.0
-    theta: ExtendedFloat = -1.0
-    rho: Annotated[ExtendedFloat, Field(ge=0)] = 0.0
-    nu: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
-    norm: Literal["token", "frobenius"] = "token"
-
-    @property
-    def omega(self) -> Omega:
-        """The five numbers, for `reduce_tokens`."""
-        return Omega(self.gamma, self.tau, self.theta, self.rho, self.nu)
-
-    @property
-    def regime(self) -> Regime:
-        """Where this operator stands in its space."""
-        return regime(self.gamma, self.tau, self.theta, self.rho, self.nu)
-
-    @property
-    def label(self) -> str:
-        """What this operator does, in a word."""
-        return str(self.regime)
-
-
-class Original(Frozen):
-    """A prior method's own operator, where its code does more than a point of the unified one."""
-
-    kind: Literal["recycle", "bipartite", "contextual", "prumerge", "prumerge+"]
-
-    @property
-    def label(self) -> str:
-        """What this operator does, in a word."""
-        return self.kind
-
-
-def _kind(operator: Any) -> str:
-    kind = operator.get("kind", "unified") if isinstance(operator, dict) else operator.kind
-    return "unified" if kind == "unified" else "original"
-
-
-AnyOperator: TypeAlias = Annotated[
-    Annotated[Operator, Tag("unified")] | Annotated[Original, Tag("original")], Discriminator(_kind)
-]
-
-
-class Step(Frozen):
-    """Keep ``keep`` visual tokens after decoder layer ``layer`` (-1: before the decoder)."""
-
-    layer: int
-    keep: int
-    score: str = DEFAULT_SCORER
-    positions: Literal["keep", "reindex"] = "keep"
-    operator: AnyOperator = Operator()
 
 
 class Expected(Frozen):
@@ -195,12 +126,45 @@ class Plan(Artifact):
         )
         return plan if budget is None else plan.rescaled(budget, kind=kind, k_min=theta.k_min)
 
+    @classmethod
+    def preset(
+        cls,
+        name: str,
+        *,
+        budget: int,
+        kind: BudgetKind = "final",
+        visual_tokens: int = 576,
+        num_layers: int = 32,
+        dims: Dims = LLAMA_7B,
+        backbone: str = "any",
+        text_tokens: int = TEXT_TOKENS,
+    ) -> Self:
+        """Make a prior method's plan for a budget.
+
+        ``final`` and ``mean`` say what the budget counts; ``published`` takes it as the authors'
+        own label and gives exactly their schedule.
+        """
+        preset = get_preset(name)
+        schedule = preset.schedule(budget, published=kind == "published")
+        plan = cls(
+            backbone=backbone,
+            visual_tokens=visual_tokens,
+            num_layers=num_layers,
+            dims=dims,
+            text_tokens=text_tokens,
+            steps=preset.steps(schedule, num_layers=num_layers, visual_tokens=visual_tokens),
+            provenance={"preset": name, "budget": budget, "kind": kind},
+        )
+        return plan if kind == "published" else plan.rescaled(budget, kind=kind)
+
     def rescaled(self, budget: int, *, kind: BudgetKind = "final", k_min: int = K_MIN) -> Self:
         """Keep layers and operators, and rescale the retain schedule to another budget.
 
         ``final``: exactly ``budget`` tokens are left. ``mean``: as many as possible while the mean
         of tokens entering a layer stays within ``budget``.
         """
+        if kind not in ("final", "mean"):
+            raise PlanError(f"expected kind 'final' or 'mean', found {kind!r}")
         before = [self.visual_tokens, *(step.keep for step in self.steps)]
         keep_fracs = [after / tokens for tokens, after in pairwise(before)]
         sizes = {"tokens": self.visual_tokens, "k_min": k_min}

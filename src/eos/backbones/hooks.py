@@ -20,7 +20,7 @@ from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError
 
-_IMAGES = ("pixel_values", "pixel_values_videos", "image_hidden_states", "mm_encoder_outputs")
+_IMAGES = ("pixel_values", "pixel_values_videos", "image_hidden_states")
 _IGNORED = -100  # the label of tokens without a loss
 _REQUIRED = ("position_embeddings", "attention_mask", "past_key_values")
 _owners: "WeakKeyDictionary[PreTrainedModel, int]" = WeakKeyDictionary()
@@ -131,12 +131,13 @@ def _model_hook(
         ids = kwargs.get("input_ids", args[0] if args else None)
         mask, targets = kwargs.get("attention_mask"), labels.pop("labels", None)
         # a placeholder id without an image is a token that the model happened to generate
-        has_images = any(kwargs.get(name) is not None for name in _IMAGES)
+        encoded = (kwargs.get("mm_encoder_outputs") or {}).get("image")
+        has_images = encoded is not None or any(kwargs.get(name) is not None for name in _IMAGES)
         visual = None if ids is None else backbone.visual_mask(ids) & has_images
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         answer = None if targets is None else targets != _IGNORED
-        if tap is not None:
-            tap.inputs.clear()
+        if tap is not None and encoded is not None and encoded.hidden_states is None:
+            tap.inputs.clear()  # features from elsewhere: the tower has not seen these images
         handler.begin(ModelCall(ids, visual, padding, answer, tap))
 
     return hook

@@ -39,6 +39,14 @@ class Vision:
     last: tuple[Tensor, Tensor]
     project: Callable[[Tensor], Tensor]
 
+    def repeated(self, times: int) -> "Vision":
+        """Repeat every image, as beam search repeats its prompts."""
+        if times == 1:
+            return self
+        rows = (self.states, self.cls_attention, self.keys, *self.last)
+        states, attention, keys, queries, last = (x.repeat_interleave(times, dim=0) for x in rows)
+        return Vision(states, attention, keys, (queries, last), self.project)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -153,10 +161,10 @@ def duplication(evidence: Evidence) -> Tensor:
 
 
 def random_score(evidence: Evidence) -> Tensor:
-    """Draw one score a token, the same on every device for the same seed."""
+    """Draw one score a token, the same in every sample and on every device for the same seed."""
     generator = torch.Generator().manual_seed(evidence.seed)
-    drawn = torch.rand(evidence.states.shape[:-1], generator=generator)
-    return drawn.to(evidence.states.device)
+    drawn = torch.rand(evidence.states.shape[1], generator=generator)
+    return drawn.to(evidence.states.device).expand(evidence.states.shape[:2])
 
 
 def _ranked(picks: Tensor, tokens: int) -> Tensor:

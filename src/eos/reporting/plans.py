@@ -1,0 +1,98 @@
+"""Find, list and check plans for the command line."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+from rich.console import Console
+from rich.table import Table
+
+from eos.backbones.families import FAMILIES
+from eos.config import Artifact
+from eos.errors import ConfigError
+from eos.plan import Plan
+from eos.presets import BudgetKind, Preset, presets
+from eos.reduce.score import SCORERS
+from eos.theta import Theta, ThetaFile
+
+KINDS = ("final", "mean", "published")
+SCHEMAS: dict[str, type[Artifact]] = {
+    "eos.plan/1": Plan,
+    "eos.theta/1": ThetaFile,
+    "eos.preset/1": Preset,
+}
+
+
+def find_plan(
+    source: str, *, budget: int | None, kind: str, layers: int, tokens: int, text: int
+) -> Plan:
+    """Make a plan of a preset's name, a plan or Θ file, or the folder of a run."""
+    if kind not in KINDS:
+        raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
+    path, wanted = Path(source), cast(BudgetKind, kind)
+    if path.is_dir():
+        path = path / "theta.json"
+    if not path.suffix and not path.exists():
+        if budget is None:
+            raise ConfigError(f"expected --budget for the preset {source!r}; found none")
+        return Plan.preset(
+            source,
+            budget=budget,
+            kind=wanted,
+            visual_tokens=tokens,
+            num_layers=layers,
+            text_tokens=text,
+        )
+    if _schema(path) == "eos.theta/1":
+        return Plan.from_theta(Theta.load(path), budget=budget, kind=wanted, text_tokens=text)
+    plan = Plan.load(path)
+    return plan if budget is None else plan.rescaled(budget, kind=wanted)
+
+
+def catalogue(what: str) -> dict[str, dict[str, str]]:
+    """Describe everything that has a name, a line each."""
+    scorers = {
+        name: f"{(scorer.score.__doc__ or '').splitlines()[0]} Query rows: {scorer.rows}."
+        for name, scorer in SCORERS.items()
+    }
+    everything = {
+        "backbones": {name: f"decoder: {family.decoder}" for name, family in FAMILIES.items()},
+        "scorers": scorers,
+        "presets": {name: f"{preset.what} [{preset.paper}]" for name, preset in presets().items()},
+    }
+    if what == "all":
+        return everything
+    if what not in everything:
+        raise ConfigError(f"expected one of {', '.join(everything)}; found {what!r}")
+    return {what: everything[what]}
+
+
+def show_catalogue(found: dict[str, dict[str, str]]) -> None:
+    """Print a table for each kind of thing."""
+    for title, entries in found.items():
+        table = Table(title=title, title_justify="left", show_header=False)
+        for name, description in entries.items():
+            table.add_row(name, description.replace("[", "\\["))
+        Console().print(table)
+
+
+def validate_file(path: Path) -> str:
+    """Check a file against the schema it claims; return that schema."""
+    schema = _schema(path)
+    if schema not in SCHEMAS:
+        raise ConfigError(f"{path}: expected a schema of {', '.join(SCHEMAS)}; found {schema!r}")
+    SCHEMAS[schema].load(path)
+    return schema
+
+
+def _schema(path: Path) -> str:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise ConfigError(
+            f"cannot read {path}: {failure.strerror}; expected a file, or a preset of "
+            f"{', '.join(presets())}"
+        ) from None
+    except ValueError as failure:
+        raise ConfigError(f"{path} is not JSON: {failure}") from None
+    return str(data.get("schema")) if isinstance(data, dict) else "none"

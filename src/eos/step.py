@@ -1,0 +1,69 @@
+"""Step: one reduction of a plan, as data. Which tokens, how many, and what becomes of the rest."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag
+
+from eos.config import ExtendedFloat, Frozen
+from eos.reduce.operate import Omega
+from eos.reduce.regime import Regime, regime
+
+DEFAULT_SCORER = "text-raters"
+
+
+class Operator(Frozen):
+    """The unified operator at one step: Ω of Definition 2.1, exact limits included."""
+
+    kind: Literal["unified"] = "unified"
+    gamma: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
+    tau: Annotated[ExtendedFloat, Field(ge=0)] = 1.0
+    theta: ExtendedFloat = -1.0
+    rho: Annotated[ExtendedFloat, Field(ge=0)] = 0.0
+    nu: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
+    norm: Literal["token", "frobenius"] = "token"
+
+    @property
+    def omega(self) -> Omega:
+        """The five numbers, for `reduce_tokens`."""
+        return Omega(self.gamma, self.tau, self.theta, self.rho, self.nu)
+
+    @property
+    def regime(self) -> Regime:
+        """Where this operator stands in its space."""
+        return regime(self.gamma, self.tau, self.theta, self.rho, self.nu)
+
+    @property
+    def label(self) -> str:
+        """What this operator does, in a word."""
+        return str(self.regime)
+
+
+class Original(Frozen):
+    """A prior method's own operator, where its code does more than a point of the unified one."""
+
+    kind: Literal["recycle", "bipartite", "contextual", "prumerge", "prumerge+"]
+
+    @property
+    def label(self) -> str:
+        """What this operator does, in a word."""
+        return self.kind
+
+
+def _kind(operator: Any) -> str:
+    kind = operator.get("kind", "unified") if isinstance(operator, dict) else operator.kind
+    return "unified" if kind == "unified" else "original"
+
+
+AnyOperator: TypeAlias = Annotated[
+    Annotated[Operator, Tag("unified")] | Annotated[Original, Tag("original")], Discriminator(_kind)
+]
+
+
+class Step(Frozen):
+    """Keep ``keep`` visual tokens after decoder layer ``layer`` (-1: before the decoder)."""
+
+    layer: int
+    keep: int
+    score: str = DEFAULT_SCORER
+    positions: Literal["keep", "reindex"] = "keep"
+    operator: AnyOperator = Operator()
