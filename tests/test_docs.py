@@ -6,8 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    CLIPImageProcessorPil,
+    LlavaProcessor,
+    PreTrainedTokenizerFast,
+)
 
+from eos import Plan
+from eos.backbones.families import FAMILIES
+from eos.backbones.tiny import CLIP, IMAGE, TEXT
 from eos.evaluation.verify import LIMIT_TOLERANCE, LIMITS, LISTING_TOLERANCE
+from eos.presets import presets
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,13 +80,95 @@ def test_a_name_that_does_not_exist_is_noticed():
         resolve("eos.plan.Plan.nothing")
 
 
-def test_the_code_in_the_readme_runs(capsys):
-    (block,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+def readme_code():
+    return re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_operator_example_in_the_readme_runs(capsys):
     torch.manual_seed(0)
-    exec(block, {})
+    exec(readme_code()[1], {})
     out = capsys.readouterr().out
     assert out.startswith("hybrid (near prune)\n")
     assert "64 final" in out
+
+
+def test_the_first_example_in_the_readme_runs(capsys, monkeypatch, tmp_path):
+    """As written, but for the model's name: a LLaVA of the same depth and tokens, but thin."""
+    save_small_llava(tmp_path / "llava")
+    Image.new("RGB", (120, 90), "orange").save(tmp_path / "photo.jpg")
+    monkeypatch.chdir(tmp_path)
+    code = readme_code()[0].replace("llava-hf/llava-1.5-7b-hf", "llava")
+    assert code.count('"llava"') == 2
+    scope = {}
+    exec(code, scope)
+    out = capsys.readouterr().out
+    assert "What is in the picture? ASSISTANT:" in out
+    assert scope["answer"].shape[1] > scope["inputs"]["input_ids"].shape[1]
+
+
+def save_small_llava(folder):
+    """Save model and processor as a download would have them."""
+    words = ["<pad>", "<s>", "</s>", "<unk>", "USER:", "What", "is", "in"]
+    words += ["the", "picture?", "ASSISTANT:"]
+    words += [f"word{i}" for i in range(IMAGE - len(words))] + ["<image>"]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        **{
+            f"{name}_token": f"<{mark}>"
+            for name, mark in [("pad", "pad"), ("bos", "s"), ("unk", "unk")]
+        },
+        eos_token="</s>",
+        additional_special_tokens=["<image>"],
+        padding_side="left",
+    )
+    LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(
+            size={"shortest_edge": 96}, crop_size={"height": 96, "width": 96}
+        ),
+        tokenizer=fast,
+        patch_size=4,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        image_token="<image>",
+    ).save_pretrained(folder)
+    config = AutoConfig.for_model(
+        "llava",
+        text_config={
+            **TEXT,
+            "model_type": "llama",
+            "num_hidden_layers": 32,
+            "max_position_embeddings": 1024,
+        },
+        vision_config={**CLIP, "image_size": 96},
+        image_token_index=IMAGE,
+    )
+    AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
+
+
+def test_the_readme_table_of_presets_is_generated():
+    for name in presets():
+        plan = Plan.preset(name, budget=65 if name == "prumerge+-original" else 64)
+        cost, first = plan.expected, plan.steps[0]
+        cells = [
+            f"`{name}`",
+            ", ".join(str(step.layer) for step in plan.steps),
+            first.score,
+            first.operator.label,
+            str(cost.final_tokens),
+            f"{cost.mean_tokens:.1f}",
+            f"{cost.flops_ratio:.3f}",
+            f"{cost.kv_bytes_ratio:.3f}",
+        ]
+        assert f"| {' | '.join(cells)} |" in README.splitlines()
+
+
+def test_the_readme_names_every_family():
+    named = {"LLaVA-1.5", "LLaVA-NeXT", "LLaVA-OneVision", "Qwen2-VL", "Qwen2.5-VL", "Qwen3-VL"}
+    named |= {"InternVL", "Idefics3", "SmolVLM", "Gemma 3"}
+    assert all(name in README for name in named)
+    assert len(named) == len(FAMILIES)
 
 
 def test_the_readme_table_is_what_verify_holds():

@@ -131,12 +131,14 @@ def _model_hook(
         ids = kwargs.get("input_ids", args[0] if args else None)
         mask, targets = kwargs.get("attention_mask"), labels.pop("labels", None)
         # a placeholder id without an image is a token that the model happened to generate
-        encoded = (kwargs.get("mm_encoder_outputs") or {}).get("image")
-        has_images = encoded is not None or any(kwargs.get(name) is not None for name in _IMAGES)
+        encoded = kwargs.get("mm_encoder_outputs") or {}  # of images and videos, by `generate`
+        given = [*encoded.values(), *(kwargs.get(name) for name in _IMAGES)]
+        has_images = any(value is not None for value in given)
         visual = None if ids is None else backbone.visual_mask(ids) & has_images
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         answer = None if targets is None else targets != _IGNORED
-        if tap is not None and encoded is not None and encoded.hidden_states is None:
+        image = encoded.get("image")
+        if tap is not None and image is not None and image.hidden_states is None:
             tap.inputs.clear()  # features from elsewhere: the tower has not seen these images
         handler.begin(ModelCall(ids, visual, padding, answer, tap))
 
