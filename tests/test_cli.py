@@ -70,3 +70,62 @@ def test_every_public_name_is_there():
         assert getattr(eos, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'missing'"):
         _ = eos.missing
+
+
+def test_a_plan_of_a_preset(capsys, tmp_path):
+    out = tmp_path / "plans" / "plan.json"
+    assert cli.main(["plan", "fastv", "--budget", "64", "--out", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert "64 final, 96.0 mean entering a layer, FLOPs x0.246, KV x0.250" in captured.out
+    assert "saved" in captured.err
+    assert eos.Plan.load(out) == eos.Plan.preset("fastv", budget=64)
+    assert cli.main(["plan", str(out), "--budget", "16", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["expected"]["final_tokens"] == 16
+
+
+def test_a_plan_of_a_run(capsys, tmp_path):
+    eos.Theta.start(12, visual_tokens=576, budget=64).save(tmp_path / "theta.json")
+    assert cli.main(["plan", str(tmp_path), "--budget", "32"]) == 0
+    assert "576 tokens, 12 layers -> 32 final" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "fastv"], "expected --budget for the preset 'fastv'"),
+        (["plan", "fastw", "--budget", "64"], "found 'fastw'"),
+        (["plan", "missing.json"], "cannot read missing.json"),
+        (
+            ["plan", "fastv", "--budget", "64", "--kind", "most"],
+            "expected --kind final, mean, published",
+        ),
+        (["plan", "fastv", "--budget", "640"], "between 1 and 576 tokens, found 640"),
+        (["ls", "things"], "expected one of backbones, scorers, presets"),
+        (["validate", "missing.json"], "cannot read missing.json"),
+    ],
+)
+def test_mistakes_are_explained(capsys, arguments, message):
+    assert cli.main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_everything_is_listed(capsys):
+    assert cli.main(["ls", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"backbones", "scorers", "presets"}
+    assert "arXiv 2403.06764" in found["presets"]["fastv"]
+    assert cli.main(["ls", "presets"]) == 0
+    assert "fastv" in capsys.readouterr().out
+
+
+def test_files_are_validated(capsys, tmp_path):
+    path = tmp_path / "plan.json"
+    eos.Plan.preset("tome", budget=64).save(path)
+    assert cli.main(["validate", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "eos.plan/1"
+    path.write_text(path.read_text().replace('"keep": 64', '"keep": 640'))
+    assert cli.main(["validate", str(path)]) == 1
+    assert "found 640" in capsys.readouterr().err
+    path.write_text('{"schema": "eos.table/1"}')
+    assert cli.main(["validate", str(path)]) == 1
+    assert "found 'eos.table/1'" in capsys.readouterr().err

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 import torch
-from transformers import DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from eos import BackboneError, Operator, Plan, PlanError, Step, load_backbone, reduced
 from eos.backbones.tiny import IMAGE, tiny_backbone, tiny_inputs
@@ -205,6 +206,34 @@ assert text.shape[0] == 2
 """
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
+
+
+@torch.no_grad()
+def test_padding_masks_of_flash_attention_are_cut_too(backbone):
+    """FlashAttention needs a GPU; an attention that is given the same 2-D masks does not."""
+
+    def thin_attention(module, query, key, value, mask, scaling, **options):
+        groups = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
+        new, old = query.shape[2], key.shape[2]
+        allowed = torch.ones(new, old, dtype=torch.bool)
+        allowed = allowed.tril(old - new) if module.is_causal else allowed
+        if mask is not None:
+            assert mask.shape == (len(query), old)
+            allowed = allowed & mask[:, None, None].bool()
+        out = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, allowed, scale=scaling
+        )
+        return out.transpose(1, 2), None
+
+    AttentionInterface.register("thin_attention", thin_attention)
+    masks = ALL_MASK_ATTENTION_FUNCTIONS["flash_attention_2"]
+    AttentionMaskInterface.register("thin_attention", masks)
+    flash = tiny_backbone("llava", attn_implementation="thin_attention")
+    inputs = tiny_inputs(backbone, texts=(7, 4))
+    for found in (pyramid(backbone, inputs), plan(Step(layer=-1, keep=9, score="dissimilarity"))):
+        left, right = decoded(backbone, found, inputs), decoded(flash, found, inputs)
+        assert gap(left.logits, right.logits) <= 1e-4
 
 
 def test_nesting_is_refused_and_leaves_the_outer_block_working(backbone):

@@ -63,9 +63,16 @@ class Stage:
 
 @dataclass
 class Trace:
-    """What each layer's cache holds of a reduced prompt, for the decoding that follows."""
+    """What each layer's cache holds of a reduced prompt, for the decoding that follows.
+
+    Attributes:
+        valid: which of the prompt's tokens are not padding, ``[B, T]``.
+        like: a corner of the prompt's mask, which shows its form; None if it had none.
+        stages: by layer.
+    """
 
     valid: Tensor
+    like: Tensor | None
     stages: dict[int, Stage] = field(default_factory=dict)
 
     @property
@@ -119,7 +126,8 @@ class Reduction:
         run.previous = call
         if call.cache is not None:
             if call.index == 0:
-                self.traces[call.cache] = Trace(run.prompt.valid)
+                like = None if call.mask is None else call.mask[..., :1]
+                self.traces[call.cache] = Trace(run.prompt.valid, like)
             self.traces[call.cache].stages[call.index] = run.stage
         return call
 
@@ -228,14 +236,15 @@ def _continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
     stage, new = trace.stages[call.index], call.states.shape[1]
     later = call.cache.get_seq_length(call.index) - stage.slots.shape[1] + new
     total = trace.tokens + later
-    if call.mask is not None:
+    mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
+    if source.slots.shape[1] < trace.tokens and trace.like is not None:
+        # The model sized this mask by a layer that does not hold the whole prompt.
+        window = backbone.window(call.index)
+        mask = rebuild(trace.like, trace.valid, new=new, later=later, window=window)
+    if mask is not None:
         added = torch.arange(trace.tokens, total, device=stage.slots.device)
         columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
         columns = columns[:, -(backbone.held(call.cache, call.index) + new) :]
-        mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
-        if mask.ndim == 4 and source.slots.shape[1] < trace.tokens:
-            # The model sized this mask by a layer that does not hold the whole prompt.
-            mask = rebuild(mask, trace.valid, later=later, window=backbone.window(call.index))
         call = replace(call, mask=cut_columns(mask, columns, total=total))
     if stage.positions is not None:
         start = stage.positions[:, -1:] + later - new + 1

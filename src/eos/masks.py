@@ -36,18 +36,22 @@ def cut_columns(mask: Tensor | None, columns: Tensor, *, total: int) -> Tensor |
     return mask.gather(3, wanted).masked_fill(outside, shut)
 
 
-def rebuild(mask: Tensor, valid: Tensor, *, later: int, window: int | None = None) -> Tensor:
-    """Make the 4-D mask of the last ``Q`` tokens of a text: a prompt and ``later`` more tokens.
+def rebuild(
+    like: Tensor, valid: Tensor, *, new: int, later: int, window: int | None = None
+) -> Tensor:
+    """Make the mask of the last ``new`` tokens of a text: a prompt and ``later`` more tokens.
 
-    ``valid`` ``[B, T]`` marks the prompt's tokens that are not padding; ``mask`` gives Q and dtype;
-    in a sliding layer a token sees ``window`` tokens back, itself included.
+    ``valid`` ``[B, T]`` marks the prompt's tokens that are no padding; ``like`` gives the form, 2-D
+    or 4-D, and dtype; in a sliding layer a token sees ``window`` tokens back, itself included.
     """
     known = torch.cat([valid, valid.new_ones(len(valid), later)], dim=1)
+    if like.ndim == 2:
+        return known.to(like.dtype)
     columns = torch.arange(known.shape[1], device=known.device)
-    back = columns[-mask.shape[2] :, None] - columns
+    back = columns[-new:, None] - columns
     seen = (back >= 0) if window is None else (back >= 0) & (back < window)
     allowed = known[:, None, None] & seen
-    if mask.dtype == torch.bool:
+    if like.dtype == torch.bool:
         return allowed
-    blank = torch.zeros(allowed.shape, dtype=mask.dtype, device=mask.device)
-    return blank.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+    blank = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
+    return blank.masked_fill(~allowed, torch.finfo(like.dtype).min)
