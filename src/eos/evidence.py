@@ -73,7 +73,9 @@ def read_prompt(call: ModelCall, plan: Plan, backbone: Backbone, *, asked: int) 
 def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
     """Pick the text raters once, from the embeddings that enter the decoder, ``[B, T]``."""
     visual = embeddings[prompt.visual].view(len(embeddings), -1, embeddings.shape[-1])
-    return text_raters(visual, embeddings, counts=prompt.question)
+    rows, counted = _where(prompt.question)
+    rates = text_raters(visual, take(embeddings, rows), counts=counted)
+    return torch.zeros_like(prompt.visual).scatter(1, rows, rates)
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,14 @@ def _rows(wanted: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:
         return last, torch.ones_like(last, dtype=torch.bool)
     asked = prompt.raters if wanted == "raters" else prompt.question
     assert asked is not None
-    asked = asked.gather(1, slots)
-    most = max(1, int(asked.sum(dim=1).max()))
-    rows = (~asked).long().argsort(dim=1, stable=True)[:, :most]
-    return rows, asked.gather(1, rows)
+    return _where(asked.gather(1, slots))
+
+
+def _where(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """List where a mask ``[B, T]`` is true, ``[B, R]`` padded to the longest, and which count."""
+    most = max(1, int(mask.sum(dim=1).max()))
+    rows = (~mask).long().argsort(dim=1, stable=True)[:, :most]
+    return rows, mask.gather(1, rows)
 
 
 def _columns(attention: Tensor, places: Tensor) -> Tensor:

@@ -92,6 +92,18 @@ class Run:
     previous: LayerCall | None = None
     sizes: Tensor | None = None  # how many tokens each visual one stands for, if anyone counts
     shortened: bool = False
+    cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict)  # at this stage
+
+    def cut(self, backbone: Backbone, call: LayerCall) -> LayerCall:
+        """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""
+        assert self.stage is not None
+        if self.stage.positions is not None:
+            return _at_stage(backbone, call, self.stage)
+        key = (id(call.mask), id(call.rotary[0]))
+        if key not in self.cuts:
+            self.cuts[key] = _at_stage(backbone, call, self.stage)
+        known = self.cuts[key]
+        return replace(call, mask=known.mask, rotary=known.rotary, position_ids=known.position_ids)
 
 
 class Reduction:
@@ -122,7 +134,7 @@ class Reduction:
         if call.index in self.steps:
             call = self._reduce(call, self.steps[call.index], run.prompt, run.stage)
         if run.shortened:
-            call = _at_stage(self.backbone, call, run.stage)
+            call = run.cut(self.backbone, call)
         run.previous = call
         if call.cache is not None:
             if call.index == 0:
@@ -215,6 +227,7 @@ class Reduction:
             valid = prompt.valid.gather(1, stage.slots).long()
             stage = replace(stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
         run.stage, run.sizes, run.shortened = stage, combined.sizes, True
+        run.cuts.clear()
         return replace(call, states=states)
 
 
