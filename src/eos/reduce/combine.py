@@ -53,11 +53,12 @@ def unified(evidence: Evidence, scores: Tensor, *, keep: int, omega: Omega, norm
 def recycled(evidence: Evidence, scores: Tensor, *, keep: int, sizes: Tensor | None) -> Combined:
     """Keep the best and merge the best of the rest into a few (SparseVLM v1, arXiv 2410.04417)."""
     tokens = scores.shape[-1]
-    kept = next(k for k in range(keep, -1, -1) if k + _clusters(tokens - k) <= keep)
-    if kept == 0 or kept + _clusters(tokens - kept) != keep:
+    fits = [k for k in range(1, keep + 1) if k + _clusters(tokens - k) == keep]
+    if not fits:
         raise ConfigError(
-            f"expected a count that recycling {tokens} tokens can reach, found {keep}"
+            f"expected a count that recycling {tokens} tokens can reach; found {keep}"
         )
+    kept = fits[-1]
     chosen = select(scores, kept)
     clusters = recycle(take(evidence.states, chosen.dropped), scores.gather(1, chosen.dropped))
     # merged tokens come after the kept ones, in the last places that became free
