@@ -44,13 +44,30 @@ def test_what_cannot_be_loaded_is_named(tmp_path):
         load_backbone(tmp_path)
 
 
-def test_beams_of_one_prompt(backbone):
+@torch.no_grad()
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_beams_are_scored_as_their_text_is(backbone, use_cache):
     inputs = tiny_inputs(backbone, texts=(7, 4))
-    options = {"num_beams": 3, "output_scores": True}
-    cached = decoded(backbone, pyramid(backbone, inputs), inputs, **options)
-    uncached = decoded(backbone, pyramid(backbone, inputs), inputs, use_cache=False, **options)
-    assert cached.sequences.shape == (2, inputs["input_ids"].shape[1] + 4)
-    assert torch.equal(cached.sequences[:, :-3], uncached.sequences[:, :-3])
+    found = pyramid(backbone, inputs)
+    options = {"num_beams": 3, "output_scores": True, "use_cache": use_cache}
+    beams = decoded(backbone, found, inputs, **options)
+    ones = torch.ones(2, 4, dtype=torch.long)
+    labels = torch.full_like(beams.sequences, -100)
+    labels[:, -4:] = beams.sequences[:, -4:]
+    whole = {
+        **inputs,
+        "input_ids": beams.sequences,
+        "attention_mask": torch.cat([inputs["attention_mask"], ones], dim=1),
+    }
+    with reduced(backbone, found) as model:
+        logits = model(
+            **whole, labels=labels, position_ids=positions(whole["attention_mask"])
+        ).logits
+    likely = (
+        logits[:, -5:-1].log_softmax(dim=-1).gather(2, beams.sequences[:, -4:, None]).squeeze(2)
+    )
+    # beam search divides by the generated length
+    assert torch.allclose(likely.sum(dim=1) / 4, beams.sequences_scores, atol=1e-4)
 
 
 @torch.no_grad()

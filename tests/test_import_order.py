@@ -21,6 +21,7 @@ ORDER = [
     "plan",
     "backbones",
     "evidence",
+    "stages",
     "forward",
     "losses",
     "data",

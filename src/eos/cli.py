@@ -20,6 +20,7 @@ app = typer.Typer(
     help="EOS, Efficient Operator Search: make vision-language models cheaper to run.",
 )
 
+BENCH_PRESETS = "fastv,sparsevlm-v2,sparsevlm-v1-original,pyramiddrop,tome,pool"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 
 
@@ -110,6 +111,44 @@ def validate(
         json.dumps({"file": str(file), "schema": kind, "valid": True})
         if as_json
         else f"{file}: {kind}, valid"
+    )
+
+
+@app.command()
+def bench(
+    size: Annotated[str, typer.Option(help="Random LLaVA to build: small, 7b or tiny.")] = "small",
+    presets: Annotated[str, typer.Option(help="Presets, with commas between.")] = BENCH_PRESETS,
+    budgets: Annotated[
+        str, typer.Option(help="Final tokens, with commas between.")
+    ] = "192,128,64,16",
+    plans: Annotated[
+        list[Path] | None, typer.Option("--plan", help="Plan files to measure too, or instead.")
+    ] = None,
+    text: Annotated[int, typer.Option(help="Text tokens of the prompt.")] = 64,
+    repeats: Annotated[int, typer.Option(help="Rounds of which the median counts.")] = 7,
+    decode: Annotated[int, typer.Option(help="Tokens decoded in each round.")] = 4,
+    batch: Annotated[int, typer.Option(help="Prompts at once.")] = 1,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    attention: Annotated[str, typer.Option(help="sdpa, eager or flash_attention_2.")] = "sdpa",
+    out: Annotated[Path | None, typer.Option(help="Write latency.json into this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time prefill and decoding, full against reduced, beside the bound that plain layers set."""
+    from eos.reporting.bench import bench_and_show
+
+    bench_and_show(
+        size=size,
+        presets=[name for name in presets.split(",") if name],
+        budgets=budgets,
+        files=plans or [],
+        text_tokens=text,
+        repeats=repeats,
+        decode_tokens=decode,
+        batch=batch,
+        dtype=dtype,
+        attention=attention,
+        out=out,
+        as_json=as_json,
     )
 
 

@@ -32,6 +32,14 @@ class Prompt:
     asked: Tensor
     raters: Tensor | None = None
 
+    def to(self, like: Tensor) -> "Prompt":
+        """Follow the states to the device of the next layer."""
+        if self.visual.device == like.device:
+            return self
+        visual, valid, asked = (x.to(like.device) for x in (self.visual, self.valid, self.asked))
+        raters = None if self.raters is None else self.raters.to(like.device)
+        return Prompt(visual, valid, asked, raters)
+
     @property
     def question(self) -> Tensor:
         """The text from the first image on: what is asked, without the system prompt."""

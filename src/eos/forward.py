@@ -20,10 +20,10 @@ from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, Scene, evidence_for, find_raters, read_prompt
-from eos.masks import cut, cut_columns, rebuild
 from eos.plan import Plan
 from eos.reduce.combine import NEEDS_VISION, ORIGINALS, unified
 from eos.reduce.score import SCORERS
+from eos.stages import Stage, Trace, at_stage, continued, places_of
 from eos.step import Operator, Step
 from eos.tokens import take
 
@@ -39,46 +39,6 @@ def reduced(backbone: Backbone, plan: Plan) -> Iterator[PreTrainedModel]:
     vision = any(SCORERS[s.score].vision or s.operator.kind in NEEDS_VISION for s in plan.steps)
     with hooked(backbone, Reduction(backbone, plan), vision=vision) as model:
         yield model
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Which tokens of the prompt a layer works on.
-
-    Attributes:
-        slots: their places in the full prompt, ``[B, T']``, ascending.
-        visual: which of them are visual, ``[B, T']``.
-        positions: new position ids ``[B, T']`` if a step re-indexed them, else None.
-    """
-
-    slots: Tensor
-    visual: Tensor
-    positions: Tensor | None = None
-
-    def kept(self, index: Tensor) -> "Stage":
-        """Go on with the tokens at ``index`` ``[B, T'']``."""
-        positions = None if self.positions is None else self.positions.gather(1, index)
-        return Stage(self.slots.gather(1, index), self.visual.gather(1, index), positions)
-
-
-@dataclass
-class Trace:
-    """What each layer's cache holds of a reduced prompt, for the decoding that follows.
-
-    Attributes:
-        valid: which of the prompt's tokens are not padding, ``[B, T]``.
-        like: a corner of the prompt's mask, which shows its form; None if it had none.
-        stages: by layer.
-    """
-
-    valid: Tensor
-    like: Tensor | None
-    stages: dict[int, Stage] = field(default_factory=dict)
-
-    @property
-    def tokens(self) -> int:
-        """Length of the full prompt."""
-        return self.valid.shape[1]
 
 
 @dataclass
@@ -98,10 +58,10 @@ class Run:
         """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""
         assert self.stage is not None
         if self.stage.positions is not None:
-            return _at_stage(backbone, call, self.stage)
+            return at_stage(backbone, call, self.stage)
         key = (id(call.mask), id(call.rotary[0]))
         if key not in self.cuts:
-            self.cuts[key] = _at_stage(backbone, call, self.stage)
+            self.cuts[key] = at_stage(backbone, call, self.stage)
         known = self.cuts[key]
         return replace(call, mask=known.mask, rotary=known.rotary, position_ids=known.position_ids)
 
@@ -126,9 +86,10 @@ class Reduction:
         if call.index == 0:
             self._open(call)
         if run.trace is not None:
-            return _continued(self.backbone, call, run.trace)
+            return continued(self.backbone, call, run.trace)
         if run.prompt is None or run.stage is None:
             return call if call.added is None else replace(call, states=call.states + call.added)
+        run.stage, run.prompt = run.stage.to(call.states), run.prompt.to(call.states)
         if call.added is not None:
             call = replace(call, states=call.states + take(call.added, run.stage.slots))
         if call.index in self.steps:
@@ -191,19 +152,20 @@ class Reduction:
             return asked
         if self.last_uncached is not None:
             last, first = self.last_uncached
-            if ids.shape == (len(last), last.shape[1] + 1) and torch.equal(ids[:, :-1], last):
+            longer = ids.shape == (len(last), last.shape[1] + 1)
+            if longer and torch.equal(ids[:, :first], last[:, :first]):  # beams may change places
                 asked = first
         self.last_uncached = ids, asked
         return asked
 
     def _reduce(self, call: LayerCall, step: Step, prompt: Prompt, stage: Stage) -> LayerCall:
         """Execute one step on what enters a layer."""
-        run, scorer, places = self.run, SCORERS[step.score], _places(stage.visual)
+        run, scorer, places = self.run, SCORERS[step.score], places_of(stage.visual)
         fraction = step.keep / self.plan.visual_tokens
         keep = min(places.shape[1], max(1, round(fraction * int(prompt.visual[0].sum()))))
         if keep == places.shape[1]:
             return call
-        layer = _at_stage(self.backbone, call, stage) if scorer.ahead else run.previous
+        layer = at_stage(self.backbone, call, stage) if scorer.ahead else run.previous
         scene = Scene(prompt, call.states, stage.slots, places, layer, run.call.vision)
         operator = step.operator
         evidence = evidence_for(
@@ -217,7 +179,7 @@ class Reduction:
         else:
             combined = ORIGINALS[operator.kind](evidence, scores, keep=keep, sizes=run.sizes)
         stays = ~stage.visual
-        index = _places(stays.scatter(1, places.gather(1, combined.places), True))
+        index = places_of(stays.scatter(1, places.gather(1, combined.places), True))
         stage, states = stage.kept(index), take(call.states, index)
         if combined.states is not None:
             states = states.masked_scatter(
@@ -229,46 +191,6 @@ class Reduction:
         run.stage, run.sizes, run.shortened = stage, combined.sizes, True
         run.cuts.clear()
         return replace(call, states=states)
-
-
-def _at_stage(backbone: Backbone, call: LayerCall, stage: Stage) -> LayerCall:
-    """Cut mask, rotary embedding and positions, which the model made for the full prompt."""
-    mask, ids = cut(call.mask, stage.slots), call.position_ids
-    if stage.positions is not None:
-        rotary = backbone.rotary(call.states, stage.positions, call.index)
-        return replace(call, mask=mask, rotary=rotary, position_ids=stage.positions)
-    cos, sin = (take(x.expand(len(stage.slots), -1, -1), stage.slots) for x in call.rotary)
-    if ids is not None:
-        ids = ids.expand(len(stage.slots), -1).gather(1, stage.slots)
-    return replace(call, mask=mask, rotary=(cos, sin), position_ids=ids)
-
-
-def _continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
-    """Fit a layer's mask and positions to what its cache holds."""
-    assert call.cache is not None
-    stage, new = trace.stages[call.index], call.states.shape[1]
-    later = call.cache.get_seq_length(call.index) - stage.slots.shape[1] + new
-    total = trace.tokens + later
-    mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
-    if source.slots.shape[1] < trace.tokens and trace.like is not None:
-        # The model sized this mask by a layer that does not hold the whole prompt.
-        window = backbone.window(call.index)
-        mask = rebuild(trace.like, trace.valid, new=new, later=later, window=window)
-    if mask is not None:
-        added = torch.arange(trace.tokens, total, device=stage.slots.device)
-        columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
-        columns = columns[:, -(backbone.held(call.cache, call.index) + new) :]
-        call = replace(call, mask=cut_columns(mask, columns, total=total))
-    if stage.positions is not None:
-        start = stage.positions[:, -1:] + later - new + 1
-        ids = start + torch.arange(new, device=start.device)
-        call = replace(call, rotary=backbone.rotary(call.states, ids, call.index), position_ids=ids)
-    return call
-
-
-def _places(mask: Tensor) -> Tensor:
-    """Where a mask is true, equally often in each row: ``[B, n]``, ascending."""
-    return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
 def _check(backbone: Backbone, plan: Plan) -> None:

@@ -11,8 +11,11 @@ from torch import Tensor
 
 def cut(mask: Tensor | None, slots: Tensor) -> Tensor | None:
     """Keep the rows and columns ``slots`` ``[B, T']`` of a prompt's mask."""
-    if mask is None or mask.ndim == 2:
-        return None if mask is None else mask.expand(len(slots), -1).gather(1, slots)
+    if mask is None:
+        return None
+    slots = slots.to(mask.device)
+    if mask.ndim == 2:
+        return mask.expand(len(slots), -1).gather(1, slots)
     mask = mask.expand(len(slots), -1, -1, -1)
     mask = mask.gather(2, slots[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
     return cut_columns(mask, slots, total=mask.shape[-1])
@@ -26,7 +29,7 @@ def cut_columns(mask: Tensor | None, columns: Tensor, *, total: int) -> Tensor |
     """
     if mask is None:
         return None
-    index = columns - (total - mask.shape[-1])
+    index = columns.to(mask.device) - (total - mask.shape[-1])
     if mask.ndim == 2:
         return mask.expand(len(columns), -1).gather(1, index)
     outside = (index < 0)[:, None, None]

@@ -112,10 +112,10 @@ class Backbone:
 
     def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
-        layer = self.layers[call.index]
-        rotary = tuple(take(_per_sample(x, rows), rows) for x in call.rotary)
-        normed = layer.input_layernorm(take(call.states, rows))
-        return _rotated(_heads(layer.self_attn, "q", normed), rotary)
+        layer, device = self.layers[call.index], self._device(call.index)
+        cos, sin = (take(_per_sample(x, rows), rows.to(x.device)).to(device) for x in call.rotary)
+        normed = layer.input_layernorm(take(call.states, rows).to(device))
+        return _rotated(_heads(layer.self_attn, "q", normed), (cos, sin))
 
     def keys(self, call: LayerCall) -> Tensor:
         """Give the keys of all tokens of a layer, ``[B, G, T, E]``: from its cache if it ran."""
@@ -123,20 +123,24 @@ class Backbone:
             cached = call.cache.layers[call.index].keys
             if cached is not None and cached.shape[-2] == call.states.shape[1]:
                 return cached
-        layer = self.layers[call.index]
-        return _rotated(
-            _heads(layer.self_attn, "k", layer.input_layernorm(call.states)), call.rotary
-        )
+        layer, device = self.layers[call.index], self._device(call.index)
+        cos, sin = (x.to(device) for x in call.rotary)
+        normed = layer.input_layernorm(call.states.to(device))
+        return _rotated(_heads(layer.self_attn, "k", normed), (cos, sin))
 
     def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32."""
         queries, keys = self.queries(call, rows), self.keys(call)
         batch, heads, asked, width = queries.shape
         grouped = queries.reshape(batch, keys.shape[1], -1, width)
-        logits = (grouped @ keys.mT).reshape(batch, heads, asked, -1).float()
+        logits = (grouped @ keys.mT).reshape(batch, heads, asked, -1).float().to(rows.device)
         logits = logits * self.layers[call.index].self_attn.scaling
         allowed = _allowed(call.mask, rows, call.states.shape[1])
         return torch.softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min), dim=-1)
+
+    def _device(self, layer: int) -> torch.device:
+        device: torch.device = self.layers[layer].self_attn.q_proj.weight.device
+        return device
 
 
 def load_backbone(
@@ -201,6 +205,7 @@ def _per_sample(values: Tensor, rows: Tensor) -> Tensor:
 
 def _allowed(mask: Tensor | None, rows: Tensor, tokens: int) -> Tensor:
     """Say which keys each asked row may attend to, ``[B, 1, R, T]``, whatever form the mask has."""
+    mask = None if mask is None else mask.to(rows.device)
     if mask is not None and mask.ndim == 4:
         index = rows[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
         picked = mask.expand(rows.shape[0], -1, -1, -1).gather(2, index)

@@ -1,0 +1,186 @@
+"""Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
+
+What such a model says means nothing; how long it takes does not depend on what it says. The vision
+tower is a stub, since nobody measures it here: prompts carry visual features instead of pixels.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForImageTextToText, DynamicCache, PreTrainedModel
+from transformers.initialization import no_init_weights
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from eos.backbones.backbone import Backbone
+from eos.errors import BackboneError, ConfigError
+
+Size: TypeAlias = Literal["tiny", "small", "7b"]
+
+SPREAD = 0.02  # standard deviation of the weights, as LLaMA is initialised
+HEADROOM = 1.1  # memory needed over the weights' own: caches, activations, the library
+SYSTEM_TOKENS = 5  # text before the image, as in LLaVA's template; the rest is the question
+TOWER = {
+    "model_type": "clip_vision_model",
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "projection_dim": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "patch_size": 4,
+}
+
+
+class _Sizes(NamedTuple):
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    patches: int  # a side of the image
+    vocabulary: int
+
+
+SIZES: dict[str, _Sizes] = {
+    "tiny": _Sizes(4, 64, 96, 4, patches=6, vocabulary=128),
+    "small": _Sizes(24, 1024, 2816, 16, patches=24, vocabulary=32064),
+    "7b": _Sizes(32, 4096, 11008, 32, patches=24, vocabulary=32064),  # LLaVA-1.5's own
+}
+
+
+def random_llava(
+    size: Size,
+    *,
+    dtype: torch.dtype = torch.float32,
+    attn_implementation: str = "sdpa",
+    num_layers: int | None = None,
+    seed: int = 0,
+) -> Backbone:
+    """Build a LLaVA of a size with random weights, each allocated once in its final dtype.
+
+    ``num_layers`` replaces the size's own depth. The 7b needs 27 GB in float32 and 13.5 GB in
+    bfloat16; on some CPUs bfloat16 products end the process unless ONEDNN_MAX_CPU_ISA is set to
+    AVX512_CORE_FP16 before torch is imported.
+    """
+    if size not in SIZES:
+        raise ConfigError(f"expected a size of {', '.join(SIZES)}; found {size!r}")
+    config = _config(SIZES[size], num_layers)
+    with torch.device("meta"):
+        _check_memory(_empty(config, dtype, attn_implementation), size)
+    model = _empty(config, dtype, attn_implementation)
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(std=SPREAD, generator=generator)
+        else:
+            parameter.data.fill_(0.0 if name.endswith("bias") else 1.0)
+    return Backbone(model)
+
+
+def visual_tokens(backbone: Backbone) -> int:
+    """Count the visual tokens of one image."""
+    if backbone.model.config.model_type != "llava":
+        raise BackboneError(
+            "expected a model of type llava, whose images all have the same number of tokens; "
+            f"found {backbone.model.config.model_type!r}"
+        )
+    vision = backbone.model.config.vision_config
+    count: int = (vision.image_size // vision.patch_size) ** 2
+    return count
+
+
+def random_prompt(
+    backbone: Backbone, *, text_tokens: int, batch: int = 1, seed: int = 0
+) -> dict[str, Any]:
+    """Make the inputs of a prefill: text, an image's worth of visual features, and a question."""
+    if text_tokens < 2 or batch < 1:
+        raise ConfigError(
+            f"expected at least 2 text tokens and a batch of 1; found {text_tokens} and {batch}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    config, tokens = backbone.model.config, visual_tokens(backbone)
+    shape, width = (batch, text_tokens), config.text_config.hidden_size
+    text = torch.randint(3, min(config.image_token_id, 32000), shape, generator=generator)
+    before = min(SYSTEM_TOKENS, text_tokens - 1)
+    image = torch.full((batch, tokens), config.image_token_id)
+    ids = torch.cat([text[:, :before], image, text[:, before:]], dim=1)
+    features = torch.randn(batch, tokens, width, generator=generator) * SPREAD
+    features = features.to(backbone.model.device, backbone.model.dtype)
+    encoded = BaseModelOutputWithPooling(pooler_output=list(features))
+    return {"input_ids": ids.to(features.device), "mm_encoder_outputs": {"image": encoded}}
+
+
+def plain_prefill(backbone: Backbone, states: Tensor, *, lengths: Sequence[int]) -> Tensor:
+    """Run the decoder's layers on ``states`` ``[B, T, D]``, layer l on its first ``lengths[l]``.
+
+    What a model costs at these lengths if nothing else is done: no masks, no scores, no gathers.
+    Gives the logits of the last token, ``[B, 1, V]``.
+    """
+    cache = DynamicCache(config=backbone.decoder.config)
+    positions = torch.arange(states.shape[1], device=states.device)[None]
+    cos, sin = backbone.rotary(states, positions, 0)
+    for layer, length in zip(backbone.layers, lengths, strict=True):
+        states = layer(
+            states[:, :length],
+            attention_mask=None,
+            position_ids=positions[:, :length],
+            past_key_values=cache,
+            use_cache=True,
+            position_embeddings=(cos[:, :length], sin[:, :length]),
+        )
+    return backbone.model.lm_head(backbone.decoder.norm(states[:, -1:]))
+
+
+def available_memory() -> int | None:
+    """Read how many bytes can still be allocated; None where the system does not say."""
+    statistics = Path("/proc/meminfo")
+    if statistics.exists():
+        for line in statistics.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _config(sizes: _Sizes, num_layers: int | None) -> Any:
+    text = {
+        "model_type": "llama",
+        "vocab_size": sizes.vocabulary,
+        "hidden_size": sizes.hidden,
+        "intermediate_size": sizes.intermediate,
+        "num_hidden_layers": num_layers or sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "num_key_value_heads": sizes.heads,
+        "max_position_embeddings": 4096,
+        "pad_token_id": 0,
+    }
+    return AutoConfig.for_model(
+        "llava",
+        text_config=text,
+        vision_config={**TOWER, "image_size": TOWER["patch_size"] * sizes.patches},
+        image_token_index=sizes.vocabulary - 64,  # as in LLaVA-1.5: 32,000 of 32,064
+        vision_feature_layer=-2,
+        tie_word_embeddings=False,
+    )
+
+
+def _empty(config: Any, dtype: torch.dtype, attn_implementation: str) -> PreTrainedModel:
+    """Allocate a model without touching its weights: pages that nobody wrote to cost nothing."""
+    with no_init_weights():
+        return AutoModelForImageTextToText.from_config(
+            config, dtype=dtype, attn_implementation=attn_implementation
+        )
+
+
+def _check_memory(model: PreTrainedModel, size: str) -> None:
+    needed = int(HEADROOM * sum(parameter.nbytes for parameter in model.parameters()))
+    available = available_memory()
+    if available is not None and needed > available:
+        raise ConfigError(
+            f"expected {needed / 2**30:.1f} GiB of free memory for size {size} in "
+            f"{str(model.dtype).removeprefix('torch.')}; found {available / 2**30:.1f} GiB. Choose "
+            "bfloat16, a smaller size, or another machine"
+        )

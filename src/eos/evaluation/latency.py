@@ -1,0 +1,300 @@
+"""Latency: what plans save in time, against what they could save at best.
+
+Prefill and decoding are timed separately, for the full model and every plan, in one process, all
+in turn and each round in another order; what counts is the median. Beside each plan runs its
+*bound*: the untouched layers at exactly the plan's lengths, without any code of ours. Counted FLOPs
+do not tell that much: on a CPU plain layers on a few tokens do not reach their ratio themselves.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from operator import truediv
+from statistics import median
+from time import perf_counter
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from eos.backbones.backbone import Backbone, LayerCall
+from eos.backbones.hooks import Handler, ModelCall, hooked
+from eos.backbones.random_llava import plain_prefill, random_prompt, visual_tokens
+from eos.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
+from eos.errors import ConfigError, PlanError, numbered
+from eos.forward import Reduction, reduced
+from eos.plan import Plan
+
+Task: TypeAlias = Callable[[], dict[str, float]]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+SCHEMA = "eos.latency/1"
+FULL = "full"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The full model or one plan: what it costs by count, and what was measured.
+
+    Attributes:
+        name: of the plan; `FULL` for the model itself.
+        final_tokens: visual tokens left at the end.
+        mean_tokens: visual tokens that enter a layer, on average.
+        flops_ratio: counted FLOPs over the full model's, at the text length of this run.
+        kv_ratio: predicted bytes of the cache over the full model's.
+        prefill_ms: one forward pass over the prompt.
+        decode_ms: one token more, on the cache of that prefill.
+        bound_ms: the untouched layers at the plan's lengths.
+        overhead: share of prefill spent in all of our own code, scoring and reducing included.
+        speedup: the full model's prefill over this one.
+        over_bound: this prefill over its bound, the median of the rounds' own ratios.
+        kv_bytes: what the cache holds after prefill, and
+        kv_bytes_expected: what the plan predicts.
+        samples: everything that was timed, by what it is, in the order of the rounds.
+    """
+
+    name: str
+    final_tokens: int
+    mean_tokens: float
+    flops_ratio: float
+    kv_ratio: float
+    prefill_ms: float
+    decode_ms: float
+    bound_ms: float
+    overhead: float
+    speedup: float
+    over_bound: float
+    kv_bytes: int
+    kv_bytes_expected: int
+    samples: dict[str, list[float]]
+
+    @property
+    def kv_exact(self) -> bool:
+        """Whether the cache is as large as predicted, to the byte."""
+        return self.kv_bytes == self.kv_bytes_expected
+
+
+@dataclass(frozen=True)
+class LatencyReport:
+    """All rows, the full model first, and under which conditions they were measured."""
+
+    model: str
+    num_layers: int
+    dtype: str
+    device: str
+    torch: str
+    threads: int
+    visual_tokens: int
+    text_tokens: int
+    batch: int
+    repeats: int
+    decode_tokens: int
+    rows: tuple[Row, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON data."""
+        rows = [{**asdict(row), "kv_exact": row.kv_exact} for row in self.rows]
+        return {"schema": SCHEMA, **asdict(self), "flops_formula": FLOPS_FORMULA, "rows": rows}
+
+
+def runs(plans: Mapping[str, Plan], repeats: int) -> int:
+    """Count how often `measure` will tick."""
+    return (repeats + 1) * (2 + 3 * len(plans))
+
+
+@torch.no_grad()
+def measure(
+    backbone: Backbone,
+    plans: Mapping[str, Plan],
+    *,
+    text_tokens: int = 64,
+    repeats: int = 7,
+    decode_tokens: int = 4,
+    batch: int = 1,
+    model: str = "llava",
+    tick: Callable[[], None] | None = None,
+) -> LatencyReport:
+    """Time the full model and each plan; a round to warm up, then ``repeats`` that count.
+
+    Args:
+        backbone: a LLaVA, with real or random weights.
+        plans: by the name they have in the report; made for this depth and number of tokens.
+        text_tokens: length of the prompt without its image.
+        repeats: rounds of which the median is taken.
+        decode_tokens: tokens decoded after each prefill.
+        batch: equal prompts at once.
+        model: the model's name in the report.
+        tick: called after each of `runs` measurements, for a progress bar.
+    """
+    _check(backbone, plans, repeats, decode_tokens)
+    bench = _Bench(backbone, random_prompt(backbone, text_tokens=text_tokens, batch=batch))
+    tokens = visual_tokens(backbone)
+    schedules = {FULL: [tokens] * (backbone.num_layers + 1)}
+    schedules |= {name: plan.schedule for name, plan in plans.items()}
+    tasks: dict[str, list[Task]] = {}
+    for name, schedule in schedules.items():
+        bound = partial(bench.bound, [n + text_tokens for n in schedule[:-1]])
+        tasks[name] = [partial(bench.generate, plans.get(name), decode_tokens), bound]
+    for name, plan in plans.items():
+        tasks[name].append(partial(bench.overhead, plan))
+    samples = _interleaved(tasks, repeats, tick)
+    full_ms = median(samples[FULL]["prefill_ms"])
+    counted = partial(_counted, backbone=backbone, text=text_tokens, batch=batch)
+    rows = tuple(
+        Row(name=name, **counted(schedule), **_measured(samples[name], full_ms))
+        for name, schedule in schedules.items()
+    )
+    return LatencyReport(
+        model=model,
+        num_layers=backbone.num_layers,
+        dtype=str(backbone.model.dtype).removeprefix("torch."),
+        device=str(backbone.model.device),
+        torch=torch.__version__,
+        threads=torch.get_num_threads(),
+        visual_tokens=tokens,
+        text_tokens=text_tokens,
+        batch=batch,
+        repeats=repeats,
+        decode_tokens=decode_tokens,
+        rows=rows,
+    )
+
+
+def _interleaved(
+    tasks: dict[str, list[Task]], repeats: int, tick: Callable[[], None] | None
+) -> dict[str, dict[str, list[float]]]:
+    """Run all tasks in rounds, each in another order; those of one plan follow on each other.
+
+    The order matters: what one pass leaves in the caches and the heap, the next one pays for. What
+    is compared runs back to back, for a machine is not equally fast at all times.
+    """
+    samples: dict[str, dict[str, list[float]]] = {name: {} for name in tasks}
+    order = random.Random(0)
+    for repeat in range(repeats + 1):
+        for name, own in order.sample(list(tasks.items()), len(tasks)):
+            for task in order.sample(own, len(own)):
+                for kind, value in task().items():
+                    if repeat:  # the first round warms up
+                        samples[name].setdefault(kind, []).append(value)
+                if tick is not None:
+                    tick()
+    return samples
+
+
+class _Bench:
+    """One prompt on one model, and the three things that are measured with it, by their names."""
+
+    def __init__(self, backbone: Backbone, prompt: dict[str, Any]) -> None:
+        self.backbone, self.prompt = backbone, prompt
+        ids: Tensor = prompt["input_ids"]
+        self.next_id, shape = ids[:, -1:], (*ids.shape, backbone.dims.hidden)
+        self.states = torch.randn(shape).to(ids.device, backbone.model.dtype)
+
+    def generate(self, plan: Plan | None, decode_tokens: int) -> dict[str, float]:
+        """Time a prefill and the tokens after it; weigh the cache between the two."""
+        positions = self.states.shape[1] + torch.arange(decode_tokens, device=self.states.device)
+        full = nullcontext(self.backbone.model)
+        with full if plan is None else reduced(self.backbone, plan) as model:
+            start = _now()
+            cache = model(**self.prompt, use_cache=True, logits_to_keep=1).past_key_values
+            prefill = _now() - start
+            held = _held_bytes(cache)
+            start = _now()
+            for ids in positions.view(-1, 1, 1).expand(-1, *self.next_id.shape):
+                model(input_ids=self.next_id, position_ids=ids, past_key_values=cache)
+            decode = (_now() - start) / decode_tokens
+        return {"prefill_ms": 1e3 * prefill, "decode_ms": 1e3 * decode, "kv_bytes": held}
+
+    def bound(self, lengths: list[int]) -> dict[str, float]:
+        """Time the untouched layers at the plan's lengths."""
+        start = _now()
+        plain_prefill(self.backbone, self.states, lengths=lengths)
+        return {"bound_ms": 1e3 * (_now() - start)}
+
+    def overhead(self, plan: Plan) -> dict[str, float]:
+        """Time our own share of a prefill. A pass of its own: looking at clocks takes time too."""
+        stopwatch = _Stopwatch(Reduction(self.backbone, plan))
+        with hooked(self.backbone, stopwatch) as model:
+            start = _now()
+            model(**self.prompt, use_cache=True, logits_to_keep=1)
+            return {"overhead": stopwatch.seconds / (_now() - start)}
+
+
+class _Stopwatch:
+    """A handler that adds up the time another one takes."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler, self.seconds = handler, 0.0
+
+    def begin(self, call: ModelCall) -> None:
+        self._timed(self.handler.begin, call)
+
+    def enter(self, call: LayerCall) -> LayerCall:
+        return self._timed(self.handler.enter, call)
+
+    def leave(self, states: Tensor) -> Tensor:
+        return self._timed(self.handler.leave, states)
+
+    def _timed(self, function: Callable[[Given], Made], given: Given) -> Made:
+        start = _now()
+        made = function(given)
+        self.seconds += _now() - start
+        return made
+
+
+def _now() -> float:
+    """Read the clock when everything that was asked for has been done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return perf_counter()
+
+
+def _held_bytes(cache: Any) -> int:
+    """Weigh a cache by the memory behind its tensors, not by what they show of it."""
+    held = ((layer.keys, layer.values) for layer in cache.layers)
+    return sum(x.untyped_storage().nbytes() for pair in held for x in pair)
+
+
+def _counted(schedule: list[int], *, backbone: Backbone, text: int, batch: int) -> dict[str, Any]:
+    """What a row has by count alone."""
+    dims, sizes = backbone.dims, {"tokens": visual_tokens(backbone), "text_tokens": text}
+    per_value = backbone.model.dtype.itemsize
+    held = kv_bytes(schedule, dims, text_tokens=text, bytes_per_value=per_value)
+    return {
+        "final_tokens": schedule[-1],
+        "mean_tokens": mean_tokens(schedule),
+        "flops_ratio": flops_ratio(schedule, dims, **sizes),
+        "kv_ratio": kv_bytes_ratio(schedule, dims, **sizes),
+        "kv_bytes_expected": batch * held,
+    }
+
+
+def _measured(samples: dict[str, list[float]], full_ms: float) -> dict[str, Any]:
+    """What a row has from its samples."""
+    return {
+        "overhead": 0.0,  # the full model has none
+        **{kind: median(values) for kind, values in samples.items()},
+        "kv_bytes": max(samples["kv_bytes"]),
+        "speedup": full_ms / median(samples["prefill_ms"]),
+        "over_bound": median(map(truediv, samples["prefill_ms"], samples["bound_ms"])),
+        "samples": samples,
+    }
+
+
+def _check(backbone: Backbone, plans: Mapping[str, Plan], repeats: int, decode: int) -> None:
+    if repeats < 1 or decode < 1:
+        raise ConfigError(
+            f"expected at least one round and one decoded token; found {repeats} and {decode}"
+        )
+    expected = visual_tokens(backbone), backbone.num_layers
+    problems = [f"expected another name for a plan than {FULL!r}"] if FULL in plans else []
+    for name, plan in plans.items():
+        if (plan.visual_tokens, plan.num_layers) != expected:
+            problems.append(
+                f"expected plans for {expected[0]} visual tokens and {expected[1]} layers, as the "
+                f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
+            )
+    if problems:
+        raise PlanError(numbered(problems))

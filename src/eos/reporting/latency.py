@@ -1,0 +1,69 @@
+"""The table of `eos bench`."""
+
+from rich.console import Console
+from rich.table import Table
+
+from eos.evaluation.latency import LatencyReport, Row
+
+WANTED_OVER_BOUND = 1.05  # of prefill, and
+WANTED_OVERHEAD = 0.03  # of our own share of it: what a row should stay below
+COLUMNS = (
+    "final",
+    "mean",
+    "FLOPs",
+    "prefill ms",
+    "time",
+    "bound ms",
+    "/ bound",
+    "ours",
+    "decode ms",
+    "KV",
+    "KV MB",
+)
+
+
+def show_latency(report: LatencyReport, *, width: int | None = None) -> None:
+    """Print one row a plan, and what the columns and conditions are."""
+    console = Console(width=width)
+    table = Table()
+    table.add_column("plan", overflow="fold")
+    for column in COLUMNS:
+        table.add_column(column, justify="right")
+    for row in report.rows:
+        table.add_row(row.name, *_cells(row), end_section=row is report.rows[0])
+    console.print(table)
+    console.print(
+        f"{report.model}, {report.num_layers} layers, {report.visual_tokens} visual + "
+        f"{report.text_tokens} text tokens, batch {report.batch}; torch {report.torch}, "
+        f"{report.threads} threads, {report.device}, {report.dtype}; medians of {report.repeats} "
+        f"interleaved rounds, {report.decode_tokens} decoded tokens each.",
+        highlight=False,
+    )
+    console.print(
+        "final, mean: visual tokens left, and entering a layer. FLOPs, time, KV: over the full "
+        "model's. bound: the untouched layers at the plan's lengths; / bound: prefill over it, "
+        f"round by round (wanted: at most {WANTED_OVER_BOUND:g}). ours: share of prefill spent in "
+        f"scoring and reducing (wanted: at most {WANTED_OVERHEAD:.0%}).",
+        highlight=False,
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    exact = "" if row.kv_exact else f" [red]not {row.kv_bytes_expected / 2**20:.1f}[/red]"
+    return (
+        str(row.final_tokens),
+        f"{row.mean_tokens:.1f}",
+        f"x{row.flops_ratio:.3f}",
+        f"{row.prefill_ms:.1f}",
+        f"x{1 / row.speedup:.3f}",
+        f"{row.bound_ms:.1f}",
+        _within(row.over_bound, WANTED_OVER_BOUND, f"{row.over_bound:.3f}"),
+        _within(row.overhead, WANTED_OVERHEAD, f"{row.overhead:.2%}") if row.overhead else "-",
+        f"{row.decode_ms:.2f}",
+        f"x{row.kv_ratio:.3f}",
+        f"{row.kv_bytes / 2**20:.1f}{exact}",
+    )
+
+
+def _within(value: float, wanted: float, text: str) -> str:
+    return text if value <= wanted else f"[red]{text}[/red]"
