@@ -104,10 +104,15 @@ def test_streaming(backbone):
     assert streamer.received == [*text[0].tolist(), "end"]
 
 
+EARLY = [Step(layer=-1, keep=9, score="dissimilarity"), Step(layer=1, keep=5)]
+
+
 @torch.no_grad()
+@pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("texts", [(6,), (7, 4)])
-def test_a_second_turn_on_the_same_cache(backbone, texts):
+def test_a_second_turn_on_the_same_cache(backbone, texts, early):
     inputs = tiny_inputs(backbone, texts=texts)
+    found = plan(*EARLY) if early else pyramid(backbone, inputs)
     cache = DynamicCache()
     more = torch.randint(6, 90, (len(texts), 5), generator=torch.Generator().manual_seed(3))
     longer = torch.cat([inputs["attention_mask"], torch.ones_like(more)], dim=1)
@@ -118,7 +123,7 @@ def test_a_second_turn_on_the_same_cache(backbone, texts):
     }
     labels = torch.full_like(whole["input_ids"], -100)
     labels[:, -5:] = more  # the second turn does not choose the first one's tokens
-    with reduced(backbone, pyramid(backbone, inputs)) as model:
+    with reduced(backbone, found) as model:
         model(
             **inputs,
             past_key_values=cache,

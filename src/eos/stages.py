@@ -80,10 +80,11 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
     later = call.cache.get_seq_length(call.index) - stage.slots.shape[1] + new
     total = trace.tokens + later
     mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
-    if source.slots.shape[1] < trace.tokens and trace.like is not None:
+    like = mask if trace.like is None else trace.like
+    if source.slots.shape[1] < trace.tokens and like is not None:
         # The model sized this mask by a layer that does not hold the whole prompt.
         window = backbone.window(call.index)
-        mask = rebuild(trace.like, trace.valid, new=new, later=later, window=window)
+        mask = rebuild(like, trace.valid, new=new, later=later, window=window)
     if mask is not None:
         added = torch.arange(trace.tokens, total, device=stage.slots.device)
         columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
