@@ -192,6 +192,14 @@ def test_links_between_documents_lead_somewhere():
             assert (document.parent / target).exists(), target
 
 
+def test_the_bound_in_the_readme_is_the_logged_one():
+    (claimed,) = re.findall(r"takes at most (\d\.\d+) of that bound", README)
+    log = (ROOT / "docs" / "LOG.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:fastv|sparsevlm-v2) \d+ \|.*", log, flags=re.MULTILINE)
+    assert len(rows) == 8
+    assert f"{max(float(row.split('|')[7]) for row in rows):.2f}" == claimed
+
+
 def test_the_version_is_the_same_everywhere():
     from eos import __version__
 
