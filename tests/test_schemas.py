@@ -1,4 +1,4 @@
-"""The JSON Schemas in docs/ are those of the code; `python -m tests.test_schemas` writes them anew."""
+"""The JSON Schemas in docs/ are those of the code; `python -m tests.test_schemas` rewrites them."""
 
 import json
 from pathlib import Path
