@@ -1,11 +1,13 @@
 """Regime naming."""
 
+from itertools import product
 from math import inf
 
 import pytest
 
 from eos import Theta, regime
 from eos.evaluation.verify import LIMITS, STAND_INS
+from eos.reduce.regime import TOLERANCE
 
 
 @pytest.mark.parametrize("corner", LIMITS)
@@ -48,9 +50,9 @@ def test_both_starts_of_a_search():
     assert regime(*(float(x.detach()) for x in prune.omega(0))).name == "prune"
 
 
-def test_every_point_has_a_name():
-    grid = [0.0, 0.3, 1.0]
-    for gamma in grid:
-        for tau in [0.0, 0.5, inf]:
-            for rho in grid:
-                assert regime(gamma, tau, -inf, rho).distance >= 0.0
+def test_a_point_is_hybrid_exactly_if_it_is_away_from_every_corner():
+    grid = [0.0, 0.02, 0.3, 1.0]
+    for gamma, tau, rho in product(grid, [0.0, 0.02, 0.5, 100.0, inf], grid):
+        found = regime(gamma, tau, -inf, rho)
+        assert (found.name == "hybrid") == (found.distance > 2 * TOLERANCE)
+        assert found.name in (found.nearest, "hybrid")

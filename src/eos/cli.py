@@ -20,7 +20,7 @@ app = typer.Typer(
     help="EOS, Efficient Operator Search: make vision-language models cheaper to run.",
 )
 
-BENCH_PRESETS = "fastv,sparsevlm-v2,sparsevlm-v1-original,pyramiddrop,tome,pool"
+BENCH_PRESETS = "fastv,sparsevlm-v2,sparsevlm-v1-original,pyramiddrop,tome,pool,visionzip,divprune"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 
 

@@ -10,7 +10,7 @@ from eos.backbones.hooks import ModelCall
 from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError, PlanError
 from eos.plan import Plan
-from eos.reduce.combine import NEEDS_KEYS, NEEDS_VISION
+from eos.reduce.combine import needs
 from eos.reduce.originals.sparsevlm import rope_gravity
 from eos.reduce.score import SCORERS, Evidence, Rows, text_raters
 from eos.tokens import take
@@ -109,23 +109,22 @@ class Scene:
 
 def evidence_for(backbone: Backbone, scene: Scene, *, score: str, kind: str, keep: int) -> Evidence:
     """Collect what the scorer ``score`` and the operator ``kind`` need, and nothing more."""
-    evidence = Evidence(take(scene.states, scene.places), keep=keep)
-    if SCORERS[score].vision or kind in NEEDS_VISION:
+    evidence, wanted = Evidence(take(scene.states, scene.places), keep=keep), needs(score, kind)
+    if "vision" in wanted:
         evidence = _with_vision(evidence, scene)
     if scene.layer is None:
         return evidence
-    wanted = SCORERS[score].rows
-    if wanted != "none":
-        rows, counted = _rows(wanted, scene.prompt, scene.slots)
+    if SCORERS[score].rows != "none":
+        rows, counted = _rows(SCORERS[score].rows, scene.prompt, scene.slots)
         attention = _columns(backbone.attention_rows(scene.layer, rows), scene.places)
         evidence = replace(evidence, attention=attention, rows=counted)
-        if score == "corrected-raters":
+        if "gravity" in wanted:
             cos, sin = (x.expand(len(rows), -1, -1) for x in scene.layer.rotary)
             evidence = replace(evidence, gravity=rope_gravity(cos, sin, rows, scene.places))
-    elif score in ("key-norm", "duplication") or kind in NEEDS_KEYS:
+    if "keys" in wanted:
         keys = backbone.keys(scene.layer)
         evidence = replace(evidence, keys=_at(keys, scene.places))
-        if score == "duplication":
+        if "text" in wanted:
             asked = scene.prompt.question.gather(1, scene.slots)
             norms = keys.abs().sum(dim=(1, 3)).masked_fill(~asked, -torch.inf)
             normed = backbone.final_norm(scene.states)

@@ -21,7 +21,7 @@ from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, Scene, evidence_for, find_raters, read_prompt
 from eos.plan import Plan
-from eos.reduce.combine import NEEDS_VISION, ORIGINALS, unified
+from eos.reduce.combine import ORIGINALS, needs, unified
 from eos.reduce.score import SCORERS
 from eos.stages import Stage, Trace, at_stage, continued, places_of
 from eos.step import Operator, Step
@@ -36,9 +36,13 @@ def reduced(backbone: Backbone, plan: Plan) -> Iterator[PreTrainedModel]:
     ...     model.generate(**inputs)
     """
     _check(backbone, plan)
-    vision = any(SCORERS[s.score].vision or s.operator.kind in NEEDS_VISION for s in plan.steps)
-    with hooked(backbone, Reduction(backbone, plan), vision=vision) as model:
+    with hooked(backbone, Reduction(backbone, plan), vision=asks_vision(plan)) as model:
         yield model
+
+
+def asks_vision(plan: Plan) -> bool:
+    """Whether a plan needs to know what the vision tower saw."""
+    return any("vision" in needs(step.score, step.operator.kind) for step in plan.steps)
 
 
 @dataclass

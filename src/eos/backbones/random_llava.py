@@ -11,7 +11,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForImageTextToText, DynamicCache, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    Cache,
+    DynamicCache,
+    PreTrainedModel,
+)
 from transformers.initialization import no_init_weights
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
@@ -110,6 +116,22 @@ def random_prompt(
     features = features.to(backbone.model.device, backbone.model.dtype)
     encoded = BaseModelOutputWithPooling(pooler_output=list(features))
     return {"input_ids": ids.to(features.device), "mm_encoder_outputs": {"image": encoded}}
+
+
+def seen_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
+    """Let the vision tower encode random pixels for a prompt, as `generate` would beforehand."""
+    side = backbone.model.config.vision_config.image_size
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.randn(len(prompt["input_ids"]), 3, side, side, generator=generator)
+    pixels = pixels.to(backbone.model.device, backbone.model.dtype)
+    encoded = backbone.model.get_image_features(pixel_values=pixels, return_dict=True)
+    return {**prompt, "mm_encoder_outputs": {"image": encoded}}
+
+
+def held_bytes(cache: Cache) -> int:
+    """Weigh a cache by the memory behind its tensors, not by what they show of it."""
+    held = ((layer.keys, layer.values) for layer in cache.layers)
+    return sum(x.untyped_storage().nbytes() for pair in held for x in pair)
 
 
 def plain_prefill(backbone: Backbone, states: Tensor, *, lengths: Sequence[int]) -> Tensor:

@@ -13,18 +13,24 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from operator import truediv
 from statistics import median
-from time import perf_counter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone, LayerCall
-from eos.backbones.hooks import Handler, ModelCall, hooked
-from eos.backbones.random_llava import plain_prefill, random_prompt, visual_tokens
+from eos.backbones.backbone import Backbone
+from eos.backbones.hooks import hooked
+from eos.backbones.random_llava import (
+    held_bytes,
+    plain_prefill,
+    random_prompt,
+    seen_prompt,
+    visual_tokens,
+)
 from eos.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
 from eos.errors import ConfigError, PlanError, numbered
-from eos.forward import Reduction, reduced
+from eos.evaluation.stopwatch import Stopwatch, now
+from eos.forward import Reduction, asks_vision, reduced
 from eos.plan import Plan
 
 Task: TypeAlias = Callable[[], dict[str, float]]
@@ -197,64 +203,36 @@ class _Bench:
         positions = self.states.shape[1] + torch.arange(decode_tokens, device=self.states.device)
         full = nullcontext(self.backbone.model)
         with full if plan is None else reduced(self.backbone, plan) as model:
-            start = _now()
-            cache = model(**self.prompt, use_cache=True, logits_to_keep=1).past_key_values
-            prefill = _now() - start
-            held = _held_bytes(cache)
-            start = _now()
+            prompt = self._prompt(plan)
+            start = now()
+            cache = model(**prompt, use_cache=True, logits_to_keep=1).past_key_values
+            prefill = now() - start
+            held = held_bytes(cache)
+            start = now()
             for ids in positions.view(-1, 1, 1).expand(-1, *self.next_id.shape):
                 model(input_ids=self.next_id, position_ids=ids, past_key_values=cache)
-            decode = (_now() - start) / decode_tokens
+            decode = (now() - start) / decode_tokens
         return {"prefill_ms": 1e3 * prefill, "decode_ms": 1e3 * decode, "kv_bytes": held}
 
     def bound(self, lengths: list[int]) -> dict[str, float]:
         """Time the untouched layers at the plan's lengths."""
-        start = _now()
+        start = now()
         plain_prefill(self.backbone, self.states, lengths=lengths)
-        return {"bound_ms": 1e3 * (_now() - start)}
+        return {"bound_ms": 1e3 * (now() - start)}
 
     def overhead(self, plan: Plan) -> dict[str, float]:
         """Time our own share of a prefill. A pass of its own: looking at clocks takes time too."""
-        stopwatch = _Stopwatch(Reduction(self.backbone, plan))
-        with hooked(self.backbone, stopwatch) as model:
-            start = _now()
-            model(**self.prompt, use_cache=True, logits_to_keep=1)
-            return {"overhead": stopwatch.seconds / (_now() - start)}
+        stopwatch = Stopwatch(Reduction(self.backbone, plan))
+        with hooked(self.backbone, stopwatch, vision=asks_vision(plan)) as model:
+            prompt = self._prompt(plan)
+            start = now()
+            model(**prompt, use_cache=True, logits_to_keep=1)
+            return {"overhead": stopwatch.seconds / (now() - start)}
 
-
-class _Stopwatch:
-    """A handler that adds up the time another one takes."""
-
-    def __init__(self, handler: Handler) -> None:
-        self.handler, self.seconds = handler, 0.0
-
-    def begin(self, call: ModelCall) -> None:
-        self._timed(self.handler.begin, call)
-
-    def enter(self, call: LayerCall) -> LayerCall:
-        return self._timed(self.handler.enter, call)
-
-    def leave(self, states: Tensor) -> Tensor:
-        return self._timed(self.handler.leave, states)
-
-    def _timed(self, function: Callable[[Given], Made], given: Given) -> Made:
-        start = _now()
-        made = function(given)
-        self.seconds += _now() - start
-        return made
-
-
-def _now() -> float:
-    """Read the clock when everything that was asked for has been done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return perf_counter()
-
-
-def _held_bytes(cache: Any) -> int:
-    """Weigh a cache by the memory behind its tensors, not by what they show of it."""
-    held = ((layer.keys, layer.values) for layer in cache.layers)
-    return sum(x.untyped_storage().nbytes() for pair in held for x in pair)
+    def _prompt(self, plan: Plan | None) -> dict[str, Any]:
+        """Let the vision tower look before the clock starts, if the plan will ask it."""
+        looks = plan is not None and asks_vision(plan)
+        return seen_prompt(self.backbone, self.prompt) if looks else self.prompt
 
 
 def _counted(schedule: list[int], *, backbone: Backbone, text: int, batch: int) -> dict[str, Any]:

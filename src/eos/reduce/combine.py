@@ -18,7 +18,7 @@ from eos.reduce.originals.sparsevlm import cluster_count, pool_size, recycle
 from eos.reduce.originals.tome import merge_to
 from eos.reduce.originals.visionzip import zip_tokens
 from eos.reduce.reducer import reduce_tokens
-from eos.reduce.score import Evidence, Vision
+from eos.reduce.score import SCORERS, Evidence, Need, Vision
 from eos.reduce.select import select
 from eos.tokens import Tokens, take
 
@@ -147,5 +147,15 @@ ORIGINALS: dict[str, Callable[..., Combined]] = {
     "prumerge": prumerged,
     "prumerge+": prumerged_plus,
 }
-NEEDS_VISION = ("contextual", "prumerge", "prumerge+")
-NEEDS_KEYS = ("bipartite",)
+# what of `Evidence` they use
+NEEDS: dict[str, tuple[Need, ...]] = {
+    "bipartite": ("keys",),
+    "contextual": ("vision",),
+    "prumerge": ("vision",),
+    "prumerge+": ("vision",),
+}
+
+
+def needs(score: str, kind: str) -> set[Need]:
+    """Say what evidence a scorer and an operator ask for together."""
+    return {*SCORERS[score].needs, *NEEDS.get(kind, ())}

@@ -19,6 +19,7 @@ from eos.reduce.originals.sparsevlm import corrected_score
 PIVOTS = 4  # visual tokens that DART starts from
 STRONG_HEADS = 14  # SparseVLM+ looks at as many, of 32
 Rows: TypeAlias = Literal["raters", "last", "text", "none"]
+Need: TypeAlias = Literal["gravity", "keys", "text", "vision"]
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,13 @@ class Scorer:
         score: evidence in, scores ``[B, N]`` out.
         rows: the query rows whose attention it needs.
         ahead: whether it asks the layer that comes next instead of the one that has just run.
-        vision: whether it asks the vision tower.
+        needs: what else of `Evidence` it uses.
     """
 
     score: Callable[[Evidence], Tensor]
     rows: Rows = "none"
     ahead: bool = False
-    vision: bool = False
+    needs: tuple[Need, ...] = ()
 
 
 def text_raters(visual: Tensor, text: Tensor, *, counts: Tensor | None = None) -> Tensor:
@@ -188,11 +189,11 @@ SCORERS: dict[str, Scorer] = {
     "last-query": Scorer(attention_received, rows="last"),
     "next-last-query": Scorer(attention_received, rows="last", ahead=True),
     "all-text": Scorer(attention_received, rows="text"),
-    "corrected-raters": Scorer(corrected_attention, rows="raters"),
-    "cls-attention": Scorer(cls_attention, vision=True),
-    "key-norm": Scorer(key_norm),
+    "corrected-raters": Scorer(corrected_attention, rows="raters", needs=("gravity",)),
+    "cls-attention": Scorer(cls_attention, needs=("vision",)),
+    "key-norm": Scorer(key_norm, needs=("keys",)),
     "diversity": Scorer(diversity),
-    "duplication": Scorer(duplication),
+    "duplication": Scorer(duplication, needs=("keys", "text")),
     "dissimilarity": Scorer(dissimilarity),
     "random": Scorer(random_score),
 }

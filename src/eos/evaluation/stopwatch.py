@@ -1,0 +1,45 @@
+"""Stopwatch: how long somebody else's part of a forward pass takes."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from eos.backbones.backbone import LayerCall
+from eos.backbones.hooks import Handler, ModelCall
+
+Given, Made = TypeVar("Given"), TypeVar("Made")
+
+
+class Stopwatch:
+    """A handler that adds up the time another one takes."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler, self.seconds = handler, 0.0
+
+    def begin(self, call: ModelCall) -> None:
+        """Hear of a new forward pass."""
+        self._timed(self.handler.begin, call)
+
+    def enter(self, call: LayerCall) -> LayerCall:
+        """Pass a layer's inputs on."""
+        return self._timed(self.handler.enter, call)
+
+    def leave(self, states: Tensor) -> Tensor:
+        """Pass the final states on."""
+        return self._timed(self.handler.leave, states)
+
+    def _timed(self, function: Callable[[Given], Made], given: Given) -> Made:
+        start = now()
+        made = function(given)
+        self.seconds += now() - start
+        return made
+
+
+def now() -> float:
+    """Read the clock when everything that was asked for has been done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return perf_counter()
