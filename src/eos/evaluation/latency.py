@@ -34,8 +34,6 @@ from eos.forward import Reduction, asks_vision, reduced
 from eos.plan import Plan
 
 Task: TypeAlias = Callable[[], dict[str, float]]
-Given = TypeVar("Given")
-Made = TypeVar("Made")
 SCHEMA = "eos.latency/1"
 FULL = "full"
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from eos.backbones.backbone import LayerCall
 from eos.backbones.hooks import Handler, ModelCall
 
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 class Stopwatch:
