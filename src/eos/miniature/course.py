@@ -1,0 +1,55 @@
+"""Course: in which order the miniature learns, and how fast."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+RISE = 40  # steps over which the rate rises at the start of a phase
+DECAY = 0.3  # the last share of all steps with answers, in which the rate falls to nothing
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training.
+
+    Attributes:
+        lesson: "tower" teaches patches alone, "answers" the whole model.
+        size: of the images, in pixels.
+        steps: how many updates.
+        images: in each step; half of them show objects, half the other kinds of scenes.
+    """
+
+    lesson: str
+    size: int
+    steps: int
+    images: int
+
+
+COURSE = (
+    Phase("tower", 48, 700, 48),
+    Phase("tower", 96, 120, 12),
+    Phase("answers", 48, 1200, 32),
+    Phase("answers", 64, 500, 24),
+    Phase("answers", 96, 900, 16),
+)
+
+
+def total_steps(course: Sequence[Phase]) -> int:
+    """Count the steps of a whole course."""
+    return sum(phase.steps for phase in course)
+
+
+def phase_at(course: Sequence[Phase], step: int) -> tuple[Phase, int]:
+    """Find the phase of a step, and how many of its steps came before."""
+    for phase in course:
+        if step < phase.steps:
+            return phase, step
+        step -= phase.steps
+    raise IndexError(step)
+
+
+def rate_at(course: Sequence[Phase], step: int) -> float:
+    """Learning-rate factor: a short rise in each phase, a fall at the very end."""
+    answering = sum(phase.steps for phase in course if phase.lesson == "answers")
+    _, before = phase_at(course, step)
+    rise = min(1.0, (before + 1) / RISE)
+    return rise * min(1.0, (total_steps(course) - step) / max(1.0, DECAY * answering))

@@ -1,0 +1,133 @@
+"""Lessons: images with many questions each, packed into sequences for training.
+
+Most sequences ask their questions independently: each sees the image and itself alone, as at test
+time, through a block mask and positions that start anew. The others are conversations.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eos.miniature.families import FAMILIES
+from eos.miniature.language import ASSISTANT, END, IMAGE, PAD, START, USER, vocabulary
+from eos.miniature.questions import Question
+from eos.miniature.scenes import Random, Scene, draw_scene
+
+MENU = {  # families asked about one image of a kind, and how often
+    "objects": {
+        "presence": 1,
+        "attribute": 2,
+        "relation": 2,
+        "counting": 1,
+        "comparison": 1,
+        "nearest": 2,
+        "listing": 1,
+        "choice": 1,
+        "followup": 1,
+        "everything": 1,
+    },
+    "digits": {"digit": 4},
+    "strings": {"string": 3},
+    "chart": {"chart": 5, "bars": 1},
+    "diagram": {"link": 3, "path": 3},
+}
+WEIGHTS = {"everything": 0.3}  # of a token in the loss; one for all other families
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A batch of sequences.
+
+    Attributes:
+        scenes: one a sequence.
+        pixels: ``[B, 3, S, S]``, between -1 and 1.
+        ids: token ids ``[B, T]``, with placeholders for the image, padded at the right.
+        positions: position ids ``[B, T]``.
+        blocks: which question a token belongs to ``[B, T]``; 0 is the image, -1 padding.
+        weights: of predicting the *next* token in the loss, ``[B, T]``.
+        families: what each sequence asks about, in order.
+    """
+
+    scenes: list[Scene]
+    pixels: Tensor
+    ids: Tensor
+    positions: Tensor
+    blocks: Tensor
+    weights: Tensor
+    families: list[list[str]]
+
+    def mask(self) -> Tensor:
+        """Additive attention mask ``[B, 1, T, T]``: causal, each question by itself."""
+        causal = torch.ones(2 * [self.ids.shape[1]], dtype=torch.bool).tril()
+        same = self.blocks[:, :, None] == self.blocks[:, None, :]
+        allowed = causal & (same | (self.blocks == 0)[:, None, :])
+        return torch.zeros(allowed.shape).masked_fill(~allowed, -1e9)[:, None]
+
+
+def make_lesson(
+    kinds: list[str],
+    rng: Random,
+    *,
+    size: int,
+    patch: int,
+    conversation: bool = False,
+    split: str = "train",
+) -> Lesson:
+    """Draw a scene of each given kind and ask about it."""
+    scenes = [draw_scene(kind, rng, size=size, split=split) for kind in kinds]
+    asked = [_ask(scene, rng) for scene in scenes]
+    rows = [
+        _row(scene, questions, patch, conversation)
+        for scene, questions in zip(scenes, asked, strict=True)
+    ]
+    longest = max(len(row[0]) for row in rows)
+    fills = (vocabulary()[PAD], 0, -1, 0.0)
+    ids, positions, blocks, weights = (
+        torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
+        for part, fill in enumerate(fills)
+    )
+    families = [[name for name, _ in questions] for questions in asked]
+    return Lesson(scenes, pixel_values(scenes), ids, positions, blocks, weights, families)
+
+
+def pixel_values(scenes: list[Scene]) -> Tensor:
+    """Scale pixels as the processor does, ``[B, 3, S, S]``."""
+    pixels = torch.from_numpy(np.stack([scene.pixels for scene in scenes]))
+    return (pixels.permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.5
+
+
+def _ask(scene: Scene, rng: Random) -> list[tuple[str, Question]]:
+    families = [name for name, times in MENU[scene.kind].items() for _ in range(times)]
+    asked: list[tuple[str, Question]] = []
+    for name in (families[place] for place in rng.permutation(len(families))):
+        question = FAMILIES[name].ask(scene, rng)
+        if question is not None and all(question.text != other.text for _, other in asked):
+            asked.append((name, question))
+    return asked
+
+
+def _row(
+    scene: Scene, asked: list[tuple[str, Question]], patch: int, conversation: bool
+) -> tuple[list[int], list[int], list[int], list[float]]:
+    words = vocabulary()
+    ids = [words[START], words[USER]] + [words[IMAGE]] * (len(scene.pixels) // patch) ** 2
+    prefix = len(ids)
+    positions, blocks, weights = list(range(prefix)), [0] * prefix, [0.0] * prefix
+    for place, (name, question) in enumerate(asked):
+        turns = [*question.history, (question.text, question.answer)]
+        block: list[int] = []
+        scored: list[float] = []
+        for turn, (text, answer) in enumerate(turns):
+            opening = [words[USER]] if turn or (conversation and place) else []
+            told = [*opening, *(words[w] for w in text.split()), words[ASSISTANT]]
+            reply = [*(words[w] for w in answer.split()), words[END]]
+            block += told + reply
+            scored += [0.0] * (len(told) - 1) + [WEIGHTS.get(name, 1.0)] * len(reply) + [0.0]
+        start = len(ids) if conversation else prefix
+        positions += range(start, start + len(block))
+        blocks += [0 if conversation else place + 1] * len(block)
+        ids += block
+        weights += scored
+    return ids, positions, blocks, weights

@@ -1,0 +1,67 @@
+"""Model: the miniature's architecture, a LLaVA-1.5 in every respect but its size."""
+
+import torch
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+
+from eos.miniature.language import END, IMAGE, PAD, START, vocabulary
+
+SIZE, PATCH = 96, 4
+GRID = SIZE // PATCH
+
+
+def miniature_config(*, width: int = 128, layers: int = 12, vision_layers: int = 5) -> LlavaConfig:
+    """Configure the miniature; smaller values give a sibling for tests."""
+    ids = vocabulary()
+    heads = width // 32
+    vision = CLIPVisionConfig(
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=vision_layers,
+        num_attention_heads=heads,
+        image_size=SIZE,
+        patch_size=PATCH,
+        projection_dim=width,
+    )
+    text = LlamaConfig(
+        vocab_size=len(ids),
+        hidden_size=width,
+        intermediate_size=11 * width // 4,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=2048,
+        pad_token_id=ids[PAD],
+        bos_token_id=ids[START],
+        eos_token_id=ids[END],
+    )
+    return LlavaConfig(
+        vision_config=vision,
+        text_config=text,
+        image_token_index=ids[IMAGE],
+        image_seq_length=GRID * GRID,
+        vision_feature_layer=-2,
+        vision_feature_select_strategy="default",
+    )
+
+
+def new_model(config: LlavaConfig, *, seed: int) -> LlavaForConditionalGeneration:
+    """Make a model with random weights; its patches start out knowing where they are."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlavaForConditionalGeneration._from_config(config, attn_implementation="sdpa")
+    embedding = model.model.vision_tower.embeddings.position_embedding
+    patches = model.model.vision_tower.embeddings.patch_embedding.weight
+    with torch.no_grad():
+        patches.copy_(patches / patches.std() / patches[0].numel() ** 0.5)
+        embedding.weight[1:] = _places(GRID, embedding.weight.shape[1])
+    return model
+
+
+def _places(grid: int, width: int) -> torch.Tensor:
+    """Sines and cosines of a patch's column and row, ``[grid², width]``."""
+    rates = 1.0 / 100.0 ** (torch.arange(width // 4) / (width // 4))
+    angles = torch.arange(grid)[:, None] * rates
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+    columns = waves[None].expand(grid, -1, -1)
+    rows = waves[:, None].expand(-1, grid, -1)
+    return 0.3 * torch.cat([columns, rows], dim=-1).reshape(grid * grid, width)

@@ -1,0 +1,286 @@
+"""Scenes: what there is to see, drawn from a random generator, with the truth about it.
+
+Five kinds. In scenes of objects the colours' counts are a shuffled 5, 4, 3, 2, 1, 0, 0, 0 and so
+are the shapes': then every count is asked equally often, and nobody can guess better than chance
+without looking. Knows nothing of questions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eos.miniature.digits import handwritten
+from eos.miniature.drawing import Image, Mask, arrow, glyph, segment, sprite, stamp
+
+Random = np.random.Generator
+
+COLORS = {
+    "red": (225, 40, 45),
+    "green": (45, 165, 60),
+    "blue": (45, 75, 230),
+    "yellow": (240, 220, 50),
+    "purple": (150, 50, 190),
+    "orange": (245, 135, 30),
+    "cyan": (50, 205, 215),
+    "pink": (250, 150, 195),
+}
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "star", "moon")
+PLURALS = {shape: "crosses" if shape == "cross" else f"{shape}s" for shape in SHAPES}
+SIZES = {"small": 12, "large": 16}
+LETTERS = ("A", "B", "C", "D", "E", "F")
+WHITE = (240, 240, 240)
+DIGIT = 16  # pixels a digit is wide and high
+HIGHEST = 9  # the largest value of a bar
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something in an image: an object, a digit, a bar, a node of a diagram.
+
+    Attributes:
+        kind: "shape", "digit", "bar" or "node".
+        name: shape, digit, value or letter.
+        color: its colour's name.
+        size: "small" or "large" for shapes, else "".
+        box: left, top, right, bottom in pixels.
+    """
+
+    kind: str
+    name: str
+    color: str
+    box: tuple[int, int, int, int]
+    size: str = ""
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """The middle of its box, in pixels."""
+        left, top, right, bottom = self.box
+        return (left + right) / 2, (top + bottom) / 2
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An image and the truth about it.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        pixels: ``[S, S, 3]``, 8 bits.
+        things: everything one may ask about; bars from left to right.
+        links: from letter to letter, in diagrams.
+        strokes: the arrows' masks, in the order of ``links``; for teaching the tower.
+    """
+
+    kind: str
+    pixels: NDArray[np.uint8]
+    things: tuple[Thing, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    strokes: tuple[Mask, ...] = ()
+
+    def of(self, kind: str) -> list[Thing]:
+        """The things of one kind."""
+        return [thing for thing in self.things if thing.kind == kind]
+
+
+def draw_scene(kind: str, rng: Random, *, size: int = 96, split: str = "train") -> Scene:
+    """Draw a scene of a kind; the split says which handwritten digits it may use."""
+    image = _background(rng, size)
+    scene = KINDS[kind](image, rng, split)
+    speckled = image + rng.integers(-7, 8, image.shape)
+    pixels = np.clip(np.floor(speckled + 0.5), 0, 255).astype(np.uint8)
+    return replace(scene, kind=kind, pixels=pixels)
+
+
+def _background(rng: Random, size: int) -> Image:
+    """A dark ground with faint strokes as clutter."""
+    image = np.zeros((size, size, 3)) + rng.integers(18, 50)
+    for _ in range(size * size // 700):
+        x, y = rng.integers(2, size - 2, 2)
+        dx, dy = rng.integers(-3, 4, 2)
+        grey = int(rng.integers(60, 130))
+        mask = segment(8, (4.0, 4.0), (4.0 + dx, 4.0 + dy), width=0.8)
+        stamp(image, mask, (min(int(x), size - 8), min(int(y), size - 8)), (grey,) * 3)
+    return image
+
+
+def _tint(rng: Random, color: str) -> tuple[int, ...]:
+    return tuple(int(channel + rng.integers(-12, 13)) for channel in COLORS[color])
+
+
+def _crowd(size: int, share: float = 1.0) -> tuple[int, ...]:
+    """How many objects of each colour (and of each shape): as many as the image has room for."""
+    room = round(size * size / 614 * share)
+    counts: list[int] = []
+    while sum(counts) + len(counts) + 1 <= room:
+        counts.append(len(counts) + 1)
+    return tuple(counts)
+
+
+def _shuffled(rng: Random, values: Sequence[str], counts: Sequence[int]) -> list[str]:
+    chosen = rng.permutation(len(values))[: len(counts)]
+    labels = [
+        values[place] for place, count in zip(chosen, counts, strict=True) for _ in range(count)
+    ]
+    return [labels[place] for place in rng.permutation(len(labels))]
+
+
+def _place(
+    rng: Random, size: int, sides: Sequence[int], taken: Sequence[tuple[int, int, int, int]] = ()
+) -> list[tuple[int, int, int, int]]:
+    """Find boxes of the given sides that do not overlap, largest first."""
+    order = sorted(range(len(sides)), key=lambda place: -sides[place])
+    while True:
+        boxes: dict[int, tuple[int, int, int, int]] = {}
+        for place in order:
+            side = sides[place]
+            for x, y in rng.integers(0, size - side + 1, (60, 2)).tolist():
+                box = (x, y, x + side, y + side)
+                if not any(_overlap(box, other) for other in (*boxes.values(), *taken)):
+                    boxes[place] = box
+                    break
+            else:
+                break
+        if len(boxes) == len(sides):
+            return [boxes[place] for place in range(len(sides))]
+
+
+def _overlap(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _shapes(
+    image: Image, rng: Random, counts: Sequence[int], taken: Sequence[Thing]
+) -> list[Thing]:
+    colors, shapes = _shuffled(rng, tuple(COLORS), counts), _shuffled(rng, SHAPES, counts)
+    sizes = [("small", "large")[bit] for bit in rng.integers(0, 2, len(colors))]
+    boxes = _place(rng, len(image), [SIZES[size] for size in sizes], [thing.box for thing in taken])
+    things = []
+    for color, shape, size, box in zip(colors, shapes, sizes, boxes, strict=True):
+        stamp(image, sprite(shape, SIZES[size]), box[:2], _tint(rng, color))
+        things.append(Thing("shape", shape, color, box, size))
+    return things
+
+
+def _objects(image: Image, rng: Random, split: str) -> Scene:
+    things = _shapes(image, rng, _crowd(len(image)), ())
+    return Scene("", np.empty(0, np.uint8), tuple(things))
+
+
+def _write(image: Image, rng: Random, split: str, *, color: str, corner: tuple[int, int]) -> Thing:
+    """Write a handwritten digit."""
+    name, mask = handwritten(rng, split)
+    stamp(image, mask, corner, _tint(rng, color))
+    x, y = corner
+    return Thing("digit", name, color, (x, y, x + DIGIT, y + DIGIT))
+
+
+def _digits(image: Image, rng: Random, split: str) -> Scene:
+    count = max(2, len(image) // 24)
+    colors = rng.permutation(list(COLORS))[:count]
+    boxes = _place(rng, len(image), [DIGIT] * count)
+    written = [
+        _write(image, rng, split, color=str(color), corner=box[:2])
+        for color, box in zip(colors, boxes, strict=True)
+    ]
+    return Scene(
+        "",
+        np.empty(0, np.uint8),
+        (*written, *_shapes(image, rng, _crowd(len(image), 0.5), written)),
+    )
+
+
+def _strings(image: Image, rng: Random, split: str) -> Scene:
+    size = len(image)
+    rows, length = size // 32, min(4, size // DIGIT - 1)
+    colors = rng.permutation(list(COLORS))[:rows]
+    pitch = DIGIT - 1
+    things = []
+    for row, color in enumerate(colors):
+        x = int(rng.integers(0, size - length * pitch))
+        y = row * 32 + int(rng.integers(0, 32 - DIGIT + 1))
+        things += [
+            _write(image, rng, split, color=str(color), corner=(x + place * pitch, y))
+            for place in range(length)
+        ]
+    return Scene("", np.empty(0, np.uint8), tuple(things))
+
+
+def _chart(image: Image, rng: Random, split: str) -> Scene:
+    size = len(image)
+    count, unit = size // 16, (size - 6) // 10
+    floor = size - 3
+    width = int(rng.integers(8, 12))
+    colors = rng.permutation(list(COLORS))[:count]
+    values = rng.integers(1, HIGHEST + 1, count).tolist()
+    things = []
+    for place, (color, value) in enumerate(zip(colors, values, strict=True)):
+        x = place * 16 + int(rng.integers(1, 16 - width))
+        stamp(
+            image, np.ones((value * unit, width)), (x, floor - value * unit), _tint(rng, str(color))
+        )
+        box = (x, floor - value * unit, x + width, floor)
+        things.append(Thing("bar", str(value), str(color), box))
+    for level in range(1, HIGHEST + 1):  # ticks at the left border, to measure by
+        stamp(image, np.ones((1, 2)), (0, floor - level * unit), WHITE)
+    stamp(image, np.ones((1, size)), (0, floor), WHITE)
+    return Scene("", np.empty(0, np.uint8), tuple(things))
+
+
+def _diagram(image: Image, rng: Random, split: str) -> Scene:
+    """Boxes with letters on a loose grid; every box but one sends an arrow to a neighbour."""
+    size = len(image)
+    cells = size // 32 if size >= 64 else 2
+    pitch, count = size // cells, min(len(LETTERS), cells * cells - (cells == 2))
+    spots = [(int(s) % cells, int(s) // cells) for s in rng.permutation(cells * cells)[:count]]
+    letters = [LETTERS[place] for place in rng.permutation(len(LETTERS))[:count]]
+    colors = [str(color) for color in rng.permutation(list(COLORS))[:count]]
+    things = []
+    for letter, color, (column, row) in zip(letters, colors, spots, strict=True):
+        dx, dy = rng.integers(0, pitch - 20 - (pitch > 24), 2)
+        x, y = column * pitch + int(dx), row * pitch + int(dy)
+        stamp(image, np.ones((16, 14)), (x, y), _tint(rng, color))
+        stamp(image, glyph(letter), (x + 2, y + 1), (10, 10, 10))
+        things.append(Thing("node", letter, color, (x, y, x + 14, y + 16)))
+    links, strokes = _arrows(image, rng, things, spots)
+    return Scene("", np.empty(0, np.uint8), tuple(things), links, strokes)
+
+
+def _arrows(
+    image: Image, rng: Random, nodes: Sequence[Thing], spots: Sequence[tuple[int, int]]
+) -> tuple[tuple[tuple[str, str], ...], tuple[Mask, ...]]:
+    """Send an arrow from each box to a neighbouring one, never back along another arrow."""
+    links: dict[str, str] = {}
+    strokes = []
+    for source in rng.permutation(len(nodes)).tolist():
+        near = [
+            target
+            for target in rng.permutation(len(nodes)).tolist()
+            if target != source
+            and max(abs(spots[source][axis] - spots[target][axis]) for axis in (0, 1)) == 1
+            and links.get(nodes[target].name) != nodes[source].name
+        ]
+        if not near:
+            continue
+        links[nodes[source].name] = nodes[near[0]].name
+        mask = arrow(len(image), *_between(nodes[source], nodes[near[0]]))
+        stamp(image, mask, (0, 0), WHITE)
+        strokes.append(mask)
+    return tuple(links.items()), tuple(strokes)
+
+
+def _between(source: Thing, target: Thing) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Where an arrow starts and ends: just outside the two boxes, on the line of their middles."""
+    (x1, y1), (x2, y2) = source.center, target.center
+    reach = max(abs(x2 - x1) / 8.5, abs(y2 - y1) / 9.5)  # how many half boxes apart
+    dx, dy = (x2 - x1) / reach, (y2 - y1) / reach
+    return (x1 + dx, y1 + dy), (x2 - dx, y2 - dy)
+
+
+KINDS: dict[str, Callable[[Image, Random, str], Scene]] = {
+    "objects": _objects,
+    "digits": _digits,
+    "strings": _strings,
+    "chart": _chart,
+    "diagram": _diagram,
+}

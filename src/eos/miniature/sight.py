@@ -1,0 +1,49 @@
+"""Sight: the model's forward pass in training, on images of any size up to the full one.
+
+A smaller image takes a window of the position embeddings, so that a pixel is a pixel in every
+stage and nothing has to be learnt anew when images grow.
+"""
+
+import torch
+from torch import Tensor
+from transformers import LlavaForConditionalGeneration
+
+from eos.miniature.lessons import Lesson
+from eos.miniature.model import GRID
+
+
+def look(
+    model: LlavaForConditionalGeneration, pixels: Tensor, *, corner: tuple[int, int]
+) -> tuple[Tensor, Tensor]:
+    """Run the vision tower: the patches ``[B, P, D]`` the projector reads, the class token."""
+    tower = model.model.vision_tower
+    patches = tower.embeddings.patch_embedding(pixels)
+    side = patches.shape[-1]
+    places = tower.embeddings.position_embedding.weight
+    grid = places[1:].view(GRID, GRID, -1)
+    top, left = corner
+    window = grid[top : top + side, left : left + side].reshape(side * side, -1)
+    own = (tower.embeddings.class_embedding + places[0]).expand(len(pixels), 1, -1)
+    states = torch.cat([own, patches.flatten(2).mT + window], dim=1)
+    states = tower.pre_layrnorm(states)
+    for layer in tower.encoder.layers[:-1]:
+        states = layer(states, None)
+    whole = tower.post_layernorm(tower.encoder.layers[-1](states, None)[:, 0])
+    return states[:, 1:], whole
+
+
+def read(model: LlavaForConditionalGeneration, lesson: Lesson, patches: Tensor) -> Tensor:
+    """Run projector and decoder; logits ``[B, T, vocabulary]``."""
+    embedded = model.get_input_embeddings()(lesson.ids)
+    features = model.model.multi_modal_projector(patches)
+    start = 2  # after the start token and the user's mark
+    count = features.shape[1]
+    embedded = torch.cat([embedded[:, :start], features, embedded[:, start + count :]], dim=1)
+    hidden = model.model.language_model(
+        inputs_embeds=embedded,
+        attention_mask=lesson.mask(),
+        position_ids=lesson.positions,
+        use_cache=False,
+    ).last_hidden_state
+    logits: Tensor = model.lm_head(hidden)
+    return logits

@@ -1,0 +1,109 @@
+"""Student: the miniature while it learns, one step of a lesson, one look at what it knows."""
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from transformers import LlavaConfig, LlavaForConditionalGeneration
+
+from eos.miniature.course import Phase
+from eos.miniature.lessons import Lesson, make_lesson, pixel_values
+from eos.miniature.model import GRID, PATCH, new_model
+from eos.miniature.optimizer import Muon
+from eos.miniature.scenes import Random, draw_scene
+from eos.miniature.sight import look, read
+from eos.miniature.supervision import DenseHeads, dense_accuracy, dense_loss, label_patches
+
+OTHERS = ("digits", "strings", "chart", "diagram")
+DENSE = 0.5  # weight of the dense loss once there are answers
+TALKS = 0.25  # share of micro-batches that are conversations
+
+
+class Student(nn.Module):
+    """The model and the heads that only training needs."""
+
+    def __init__(self, config: LlavaConfig, *, seed: int) -> None:
+        super().__init__()
+        self.model: LlavaForConditionalGeneration = new_model(config, seed=seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.heads = DenseHeads(self.model.model.vision_tower.config.hidden_size)
+
+
+def optimizers(student: Student) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the networks, AdamW for the rest."""
+    inner = [
+        parameter
+        for name, parameter in student.model.named_parameters()
+        if parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
+    ]
+    known = {id(parameter) for parameter in inner}
+    rest = [parameter for parameter in student.parameters() if id(parameter) not in known]
+    adam = torch.optim.AdamW(rest, lr=3e-3, betas=(0.9, 0.95), weight_decay=0.0)
+    return [Muon(inner, lr=0.02), adam]
+
+
+def answer_loss(logits: Tensor, lesson: Lesson) -> Tensor:
+    """Cross-entropy of the answers' tokens."""
+    asked = lesson.weights[:, :-1] > 0
+    each = F.cross_entropy(logits[:, :-1][asked], lesson.ids[:, 1:][asked], reduction="none")
+    weights = lesson.weights[:, :-1][asked]
+    return (each * weights).sum() / weights.sum()
+
+
+def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
+    """Run a step's forward and backward passes: a half of objects, then a half of the rest."""
+    half = phase.images // 2
+    halves = [["objects"] * half, [OTHERS[place % len(OTHERS)] for place in range(half)]]
+    found: dict[str, float] = {}
+    for name, kinds in zip(("objects", "others"), halves, strict=True):
+        top, left = rng.integers(0, GRID - phase.size // PATCH + 1, 2).tolist()
+        lesson = None
+        if phase.lesson == "tower":
+            scenes = [draw_scene(kind, rng, size=phase.size) for kind in kinds]
+            pixels = pixel_values(scenes)
+        else:
+            talk = bool(rng.random() < TALKS)
+            lesson = make_lesson(kinds, rng, size=phase.size, patch=PATCH, conversation=talk)
+            scenes, pixels = lesson.scenes, lesson.pixels
+        patches, whole = look(student.model, pixels, corner=(top, left))
+        loss = dense_loss(student.heads, patches, whole, label_patches(scenes, patch=PATCH))
+        found[f"dense {name}"] = loss.item()
+        if lesson is not None:
+            answers = answer_loss(read(student.model, lesson, patches), lesson)
+            found[f"answers {name}"] = answers.item()
+            loss = answers + DENSE * loss
+        (loss / len(halves)).backward()
+    return found
+
+
+@torch.no_grad()
+def examine(student: Student, phase: Phase, *, seed: int, images: int = 96) -> dict[str, float]:
+    """Measure on validation scenes: patches, and whole answers given their beginnings."""
+    rng = np.random.default_rng([1, 0, seed])
+    kinds = ["objects" if place % 2 else OTHERS[place // 2 % 4] for place in range(images)]
+    right: dict[str, list[float]] = defaultdict(list)
+    for start in range(0, images, 16):
+        part = kinds[start : start + 16]
+        lesson = make_lesson(part, rng, size=phase.size, patch=PATCH, split="validation")
+        patches, _ = look(student.model, lesson.pixels, corner=(0, 0))
+        labels = label_patches(lesson.scenes, patch=PATCH)
+        for name, share in dense_accuracy(student.heads, patches, labels).items():
+            right[f"patch {name}"].append(share)
+        if phase.lesson == "answers":
+            for family, hit in _answers(read(student.model, lesson, patches), lesson):
+                right[family].append(hit)
+    return {name: round(float(np.mean(values)), 4) for name, values in sorted(right.items())}
+
+
+def _answers(logits: Tensor, lesson: Lesson) -> list[tuple[str, float]]:
+    """Say for each question whether every token of its answer was predicted."""
+    hit = logits[:, :-1].argmax(-1) == lesson.ids[:, 1:]
+    hit |= lesson.weights[:, :-1] == 0
+    return [
+        (family, float(hit[row][lesson.blocks[row, :-1] == place + 1].all()))
+        for row, families in enumerate(lesson.families)
+        for place, family in enumerate(families)
+    ]
