@@ -227,3 +227,18 @@ def test_the_printed_table():
     assert lines[2].split() == ["6", "200", "text-raters", "1", "0", "-inf", "0", "0", "merge"]
     assert "118 final, 206.8 mean entering a layer, FLOPs x" in lines[4]
     assert "(no steps: the full model)" in str(plan())
+
+
+def test_a_reduced_input_is_a_step_before_the_decoder():
+    theta = Theta.start(32, visual_tokens=576, budget=64, input_site=True, layers=[-1, 6])
+    found = Plan.from_theta(theta)
+    assert [(step.layer, step.score) for step in found.steps] == [
+        (-1, "dissimilarity"),
+        (6, "text-raters"),
+    ]
+    exact = Plan.from_theta(theta, max_layers=None, input_score="cls-attention")
+    assert exact.schedule == theta.retain_schedule()
+    assert exact.steps[0].score == "cls-attention"
+    assert (
+        exact.expected.flops_ratio < Plan.from_theta(start(), max_layers=None).expected.flops_ratio
+    )

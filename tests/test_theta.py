@@ -174,3 +174,36 @@ def test_repr_is_a_table():
     assert text.startswith("Theta(32 layers, 576 tokens, N_final=")
     assert len(text.splitlines()) == 34
     assert "hybrid" in text
+
+
+def test_the_input_can_be_a_site():
+    theta = start(input_site=True, layers=[-1, 6])
+    assert theta.sites == range(-1, 32)
+    assert torch.nonzero(theta.g > 0.5).flatten().tolist() == [0, 7]
+    expected, retained = theta.expected_schedule(), theta.retain_schedule()
+    assert len(expected) == len(retained) == 33
+    first = 576 * (1 - theta.compression[0].item())
+    assert expected[0].item() == pytest.approx(first, rel=1e-5)  # what enters layer 0 is reduced
+    assert retained[0] == int(first)
+    assert expected[-1].item() == pytest.approx(64, rel=1e-3)
+    assert len(start().retain_schedule()) == 33
+    assert start().retain_schedule()[0] == 576
+    theta.fix("gamma", 0.0, layers=[-1])
+    assert theta.omega(-1).gamma == 0.0
+    assert isinstance(theta.omega(0).gamma, torch.Tensor)
+    with pytest.raises(ConfigError, match=r"layers from 0 to 31, found \[-1\]"):
+        start().set("g", 0.5, layers=[-1])
+
+
+def test_a_theta_with_an_input_site_survives_its_file(tmp_path):
+    theta = start(input_site=True).fix("tau", inf, layers=[-1])
+    theta.save(tmp_path / "theta.json")
+    again = Theta.load(tmp_path / "theta.json")
+    assert again.sites == theta.sites
+    assert again.retain_schedule() == theta.retain_schedule()
+    assert repr(again) == repr(theta)
+    data = json.loads((tmp_path / "theta.json").read_text())
+    del data["input_site"]
+    (tmp_path / "theta.json").write_text(json.dumps(data))
+    with pytest.raises(ConfigError, match=r"weights.g: expected 32 numbers, found 33"):
+        Theta.load(tmp_path / "theta.json")

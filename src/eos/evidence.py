@@ -81,7 +81,7 @@ def read_prompt(call: ModelCall, plan: Plan, backbone: Backbone, *, asked: int) 
 def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
     """Pick the text raters once, from the embeddings that enter the decoder, ``[B, T]``."""
     visual = embeddings[prompt.visual].view(len(embeddings), -1, embeddings.shape[-1])
-    rows, counted = _where(prompt.question)
+    rows, counted = listed(prompt.question)
     rates = text_raters(visual, take(embeddings, rows), counts=counted)
     return torch.zeros_like(prompt.visual).scatter(1, rows, rates)
 
@@ -158,10 +158,10 @@ def _rows(wanted: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:
         return last, torch.ones_like(last, dtype=torch.bool)
     asked = prompt.raters if wanted == "raters" else prompt.question
     assert asked is not None
-    return _where(asked.gather(1, slots))
+    return listed(asked.gather(1, slots))
 
 
-def _where(mask: Tensor) -> tuple[Tensor, Tensor]:
+def listed(mask: Tensor) -> tuple[Tensor, Tensor]:
     """List where a mask ``[B, T]`` is true, ``[B, R]`` padded to the longest, and which count."""
     most = max(1, int(mask.sum(dim=1).max()))
     rows = (~mask).long().argsort(dim=1, stable=True)[:, :most]

@@ -1,42 +1,80 @@
-"""Forward: run a plan inside a backbone. The one place where reduction and models meet.
+"""Forward: run a plan or Θ inside a backbone. The one place where reduction and models meet.
 
 A plan's steps act at prefill, in the pre-hook of the layer after theirs: score with the layer's own
 queries and keys, select, operate, gather. All later layers get masks, rotary embeddings and
 positions of the tokens that are left, and cache only those; in decoding each layer's mask is cut to
 what it holds. What leaves the decoder has the prompt's full length again, so that logits, labels
-and losses stay where they were.
+and losses stay where they were. Θ runs as the plan of its own counts, and with gradients its
+choices are weighed as `relaxation` says.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from eos.backbones.backbone import Backbone, LayerCall
+from eos.backbones.backbone import Backbone, KeyTap, LayerCall
 from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
-from eos.evidence import Prompt, Scene, evidence_for, find_raters, read_prompt
+from eos.evidence import Prompt, find_raters, read_prompt
 from eos.plan import Plan
-from eos.reduce.combine import ORIGINALS, needs, unified
+from eos.reduce.combine import needs
 from eos.reduce.score import SCORERS
-from eos.stages import Stage, Trace, at_stage, continued, places_of
-from eos.step import Operator, Step
+from eos.reference import Reference
+from eos.relaxation import Relaxation, Search, Site, relax
+from eos.run import Run, execute
+from eos.stages import Stage, Trace, continued, places_of
+from eos.step import DEFAULT_SCORER, INPUT_SCORER, Step
+from eos.theta import Theta
 from eos.tokens import take
 
 
 @contextmanager
-def reduced(backbone: Backbone, plan: Plan) -> Iterator[PreTrainedModel]:
-    """Run ``backbone`` under ``plan`` inside the block; there it is an ordinary model.
+def reduced(
+    backbone: Backbone,
+    reduction: Plan | Theta,
+    *,
+    relaxation: Relaxation | None = None,
+    score: str = DEFAULT_SCORER,
+    input_score: str = INPUT_SCORER,
+    checkpoint: bool = False,
+) -> Iterator[PreTrainedModel]:
+    """Run ``backbone`` under a plan or Θ inside the block; there it is an ordinary model.
 
     >>> with eos.reduced(backbone, plan) as model:  # doctest: +SKIP
     ...     model.generate(**inputs)
+    >>> with eos.reduced(backbone, theta) as model:  # doctest: +SKIP
+    ...     model(**inputs, labels=labels).loss.backward()  # reaches every group of Θ
+
+    Args:
+        backbone: the frozen model.
+        reduction: a plan; or Θ, which runs as the plan of its present counts (Eq. 11).
+        relaxation: how gradients reach Θ's counts; the rest is differentiable as it is.
+        score: the scorer of Θ's sites in the decoder, and
+        input_score: of its site before the decoder.
+        checkpoint: recompute decoder layers in the backward pass instead of keeping activations.
     """
-    _check(backbone, plan)
-    with hooked(backbone, Reduction(backbone, plan), vision=asks_vision(plan)) as model:
+    if isinstance(reduction, Plan):
+        handler = Reduction(backbone, reduction)
+    else:
+        search = Search(reduction, relaxation or Relaxation(), score, input_score)
+        handler = Reduction(backbone, search.plan(search.sites()), search=search)
+    with attached(backbone, handler, checkpoint=checkpoint) as model:
+        yield model
+
+
+@contextmanager
+def attached(
+    backbone: Backbone, handler: "Reduction", *, checkpoint: bool = False
+) -> Iterator[PreTrainedModel]:
+    """Let ``handler`` reduce ``backbone`` inside the block."""
+    _check(backbone, handler.plan)
+    settings = {"weighted": handler.search is not None, "checkpoint": checkpoint}
+    with hooked(backbone, handler, vision=asks_vision(handler.plan), **settings) as model:
         yield model
 
 
@@ -45,44 +83,32 @@ def asks_vision(plan: Plan) -> bool:
     return any("vision" in needs(step.score, step.operator.kind) for step in plan.steps)
 
 
-@dataclass
-class Run:
-    """One forward pass: what it started with, and where it is. Lives as long as the pass."""
-
-    call: ModelCall
-    prompt: Prompt | None = None  # of a pass that reduces
-    stage: Stage | None = None
-    trace: Trace | None = None  # of a pass that continues a reduced prompt
-    previous: LayerCall | None = None
-    sizes: Tensor | None = None  # how many tokens each visual one stands for, if anyone counts
-    shortened: bool = False
-    cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict)  # at this stage
-
-    def cut(self, backbone: Backbone, call: LayerCall) -> LayerCall:
-        """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""
-        assert self.stage is not None
-        if self.stage.positions is not None:
-            return at_stage(backbone, call, self.stage)
-        key = (id(call.mask), id(call.rotary[0]))
-        if key not in self.cuts:
-            self.cuts[key] = at_stage(backbone, call, self.stage)
-        known = self.cuts[key]
-        return replace(call, mask=known.mask, rotary=known.rotary, position_ids=known.position_ids)
-
-
 class Reduction:
-    """The handler that executes a plan."""
+    """The handler that executes a plan, or Θ as the plan that it is at each pass.
 
-    def __init__(self, backbone: Backbone, plan: Plan) -> None:
-        self.backbone, self.plan = backbone, plan
-        self.steps = {step.layer + 1: step for step in plan.steps}  # by the layer that follows
+    Attributes:
+        reference: the full model to run beside the reduced one, if anybody compares.
+        answer: which tokens are the answer, ``[B, T]``, for a model that is given no labels.
+        wanted: places of the prompt ``[P]`` whose final states anybody wants; None if all.
+    """
+
+    def __init__(self, backbone: Backbone, plan: Plan, *, search: Search | None = None) -> None:
+        self.backbone, self.search = backbone, search
+        self._adopt(plan, {})
+        self.reference: Reference | None = None
+        self.answer: Tensor | None = None
+        self.wanted: Tensor | None = None
         self.traces: WeakKeyDictionary[Cache, Trace] = WeakKeyDictionary()
         self.last_uncached: tuple[Tensor, int] | None = None
         self.run = Run(ModelCall())
 
     def begin(self, call: ModelCall) -> None:
         """Start a forward pass."""
-        self.run = Run(call)
+        self.run = Run(call if self.answer is None else replace(call, answer=self.answer))
+
+    def _adopt(self, plan: Plan, sites: dict[int, Site]) -> None:
+        self.plan, self.sites = plan, sites
+        self.steps = {step.layer + 1: step for step in plan.steps}  # by the layer that follows
 
     def enter(self, call: LayerCall) -> LayerCall:
         """Replace a layer's inputs by those of the tokens it should see."""
@@ -94,12 +120,15 @@ class Reduction:
         if run.prompt is None or run.stage is None:
             return call if call.added is None else replace(call, states=call.states + call.added)
         run.stage, run.prompt = run.stage.to(call.states), run.prompt.to(call.states)
+        full = call
         if call.added is not None:
             call = replace(call, states=call.states + take(call.added, run.stage.slots))
-        if call.index in self.steps:
-            call = self._reduce(call, self.steps[call.index], run.prompt, run.stage)
+        call = self._step(call, full, run.prompt, run.stage)
         if run.shortened:
             call = run.cut(self.backbone, call)
+        if self.search is not None and torch.is_grad_enabled():
+            # nothing is decoded from a pass with gradients, and a cache would hold on to it
+            call = replace(call, weights=run.stage.weights, tap=KeyTap(), cache=None)
         run.previous = call
         if call.cache is not None:
             if call.index == 0:
@@ -111,10 +140,21 @@ class Reduction:
     def leave(self, states: Tensor) -> Tensor:
         """Give every place of the prompt a state again: that of the last token kept before it."""
         run = self.run
-        if not run.shortened or run.stage is None or run.prompt is None:
+        if run.stage is None or run.prompt is None:
             return states
-        kept = torch.zeros_like(run.prompt.valid, dtype=torch.long).scatter_(1, run.stage.slots, 1)
-        return take(states, (kept.cumsum(dim=1) - 1).clamp_min(0))
+        if run.previous is not None and run.previous.tap is not None:
+            run.previous.tap.close()
+        if self.reference is not None:
+            self.reference.compare(self.backbone.num_layers - 1, states, run.stage, run.prompt)
+        if not run.shortened:
+            return states if self.wanted is None else states[:, self.wanted]
+        present = places_of(run.stage.counts)
+        slots = run.stage.slots.gather(1, present)
+        kept = torch.zeros_like(run.prompt.valid, dtype=torch.long).scatter_(1, slots, 1)
+        last = (kept.cumsum(dim=1) - 1).clamp_min(0)
+        if self.wanted is not None:
+            last = last[:, self.wanted]
+        return take(states, present.gather(1, last))
 
     def _open(self, call: LayerCall) -> None:
         """Decide what this pass is: a prompt to reduce, the continuation of one, or neither."""
@@ -138,6 +178,9 @@ class Reduction:
                 "expected a dynamic cache, whose layers may differ in length; found a static one. "
                 "Leave cache_implementation unset"
             )
+        if self.search is not None:  # Θ moves between passes
+            sites = self.search.sites()
+            self._adopt(self.search.plan(sites), sites)
         run.prompt = read_prompt(run.call, self.plan, self.backbone, asked=self._asked(call))
         everything = torch.arange(call.states.shape[1], device=call.states.device)
         run.stage = Stage(everything.expand(len(call.states), -1), run.prompt.visual)
@@ -162,39 +205,39 @@ class Reduction:
         self.last_uncached = ids, asked
         return asked
 
+    def _step(self, call: LayerCall, full: LayerCall, prompt: Prompt, stage: Stage) -> LayerCall:
+        """Do what is to be done between two layers; ``full`` are the inputs of the full prompt."""
+        run, reference, before = self.run, self.reference, call.states
+        if reference is not None and full.added is not None:
+            reference.add(full.added)
+        if call.index in self.steps:
+            call = self._reduce(call, self.steps[call.index], prompt, stage)
+        if run.previous is not None and run.previous.tap is not None:
+            run.previous.tap.close()
+        if reference is not None:
+            assert run.stage is not None
+            if run.shortened:
+                reference.start(before)
+            reference.compare(call.index - 1, call.states, run.stage, prompt)
+            reference.advance(full)
+        return call
+
     def _reduce(self, call: LayerCall, step: Step, prompt: Prompt, stage: Stage) -> LayerCall:
         """Execute one step on what enters a layer."""
-        run, scorer, places = self.run, SCORERS[step.score], places_of(stage.visual)
         fraction = step.keep / self.plan.visual_tokens
-        keep = min(places.shape[1], max(1, round(fraction * int(prompt.visual[0].sum()))))
-        if keep == places.shape[1]:
-            return call
-        layer = at_stage(self.backbone, call, stage) if scorer.ahead else run.previous
-        scene = Scene(prompt, call.states, stage.slots, places, layer, run.call.vision)
-        operator = step.operator
-        evidence = evidence_for(
-            self.backbone, scene, score=step.score, kind=operator.kind, keep=keep
+        wanted = max(1, round(fraction * int(prompt.visual[0].sum())))
+        keep = min(int((stage.visual & stage.counts)[0].sum()), wanted)
+        if self.search is None:
+            return execute(self.backbone, self.run, call, step=step, keep=keep)
+        return relax(
+            self.backbone,
+            self.run,
+            call,
+            step=step,
+            site=self.sites[step.layer],
+            relaxation=self.search.relaxation,
+            keep=keep,
         )
-        scores = scorer.score(evidence)
-        if isinstance(operator, Operator):
-            combined = unified(
-                evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm
-            )
-        else:
-            combined = ORIGINALS[operator.kind](evidence, scores, keep=keep, sizes=run.sizes)
-        stays = ~stage.visual
-        index = places_of(stays.scatter(1, places.gather(1, combined.places), True))
-        stage, states = stage.kept(index), take(call.states, index)
-        if combined.states is not None:
-            states = states.masked_scatter(
-                stage.visual[..., None], combined.states.to(states.dtype)
-            )
-        if step.positions == "reindex":
-            valid = prompt.valid.gather(1, stage.slots).long()
-            stage = replace(stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
-        run.stage, run.sizes, run.shortened = stage, combined.sizes, True
-        run.cuts.clear()
-        return replace(call, states=states)
 
 
 def _check(backbone: Backbone, plan: Plan) -> None:

@@ -19,8 +19,8 @@ from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
 from eos.presets import BudgetKind, get_preset
 from eos.reduce.score import SCORERS
-from eos.step import DEFAULT_SCORER, Operator, Step
-from eos.theta import Theta
+from eos.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
+from eos.theta import GROUPS, Theta
 
 TEXT_TOKENS = 64  # a short question with its template; FLOPs and KV ratios assume a text length
 ACTIVE_GATE = 0.5  # a gate above it is a layer that reduces
@@ -95,6 +95,7 @@ class Plan(Artifact):
         kind: BudgetKind = "final",
         max_layers: int | None = 3,
         score: str = DEFAULT_SCORER,
+        input_score: str = INPUT_SCORER,
         dims: Dims = LLAMA_7B,
         backbone: str = "any",
         text_tokens: int = TEXT_TOKENS,
@@ -103,16 +104,17 @@ class Plan(Artifact):
 
         Without a budget the counts are Θ's own (Eq. 11). ``max_layers=None`` keeps every layer that
         drops a token, gates below 0.5 included: exactly what the search's forward pass does.
+        ``input_score`` scores before the decoder, if Θ has that site.
         """
         layers = _reducing_layers(theta) if max_layers is None else _open_layers(theta, max_layers)
-        keep_fracs = (1.0 - theta.compression.detach().double()).tolist()
-        chosen = [
-            keep_fracs[layer] if layer in layers else 1.0 for layer in range(theta.num_layers)
-        ]
-        schedule = cost.retain_schedule(theta.visual_tokens, chosen, theta.k_min)
+        counts = _counts(theta, layers)
+        operators = _operators(theta)
         steps = [
             Step(
-                layer=layer, keep=schedule[layer + 1], score=score, operator=_operator(theta, layer)
+                layer=layer,
+                keep=counts[layer],
+                score=input_score if layer < 0 else score,
+                operator=operators[layer],
             )
             for layer in layers
         ]
@@ -243,22 +245,39 @@ def _problems(plan: Plan) -> list[str]:
 
 
 def _open_layers(theta: Theta, most: int) -> list[int]:
-    gates = theta.g.detach().tolist()
-    open_layers = [layer for layer, gate in enumerate(gates) if gate > ACTIVE_GATE]
+    gates = dict(zip(theta.sites, theta.g.detach().tolist(), strict=True))
+    open_layers = [layer for layer, gate in gates.items() if gate > ACTIVE_GATE]
     if not open_layers:
         raise PlanError(
-            f"expected a gate above {ACTIVE_GATE}, found {max(gates):.3f} at most: no layer "
-            "reduces. Search longer, sharpen T_g, or pass max_layers=None"
+            f"expected a gate above {ACTIVE_GATE}, found {max(gates.values()):.3f} at most: no "
+            "layer reduces. Search longer, sharpen T_g, or pass max_layers=None"
         )
     return sorted(sorted(open_layers, key=lambda layer: -gates[layer])[:most])
 
 
 def _reducing_layers(theta: Theta) -> list[int]:
-    schedule = theta.retain_schedule()
-    return [layer for layer in range(theta.num_layers) if schedule[layer + 1] < schedule[layer]]
+    counts = _counts(theta, list(theta.sites))
+    before = [theta.visual_tokens, *counts.values()]
+    return [
+        layer for layer, entering in zip(counts, before, strict=False) if counts[layer] < entering
+    ]
 
 
-def _operator(theta: Theta, layer: int) -> Operator:
-    with torch.no_grad():
-        values = theta.omega(layer)._asdict()
-    return Operator(**{name: float(value) for name, value in values.items()})
+def _counts(theta: Theta, layers: list[int]) -> dict[int, int]:
+    """Count what is left after each site (Eq. 11) if only ``layers`` reduce."""
+    keep_fracs = (1.0 - theta.compression.detach().double()).tolist()
+    chosen = [
+        keep_frac if layer in layers else 1.0
+        for layer, keep_frac in zip(theta.sites, keep_fracs, strict=True)
+    ]
+    schedule = cost.retain_schedule(theta.visual_tokens, chosen, theta.k_min)
+    return dict(zip(theta.sites, schedule[1:], strict=True))
+
+
+@torch.no_grad()
+def _operators(theta: Theta) -> dict[int, Operator]:
+    values = {group: [float(x) for x in theta.entries(group)] for group in GROUPS[2:]}
+    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return {
+        layer: Operator.model_validate(row) for layer, row in zip(theta.sites, rows, strict=True)
+    }

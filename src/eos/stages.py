@@ -18,26 +18,37 @@ class Stage:
         slots: their places in the full prompt, ``[B, T']``, ascending.
         visual: which of them are visual, ``[B, T']``.
         positions: new position ids ``[B, T']`` if a step re-indexed them, else None.
+        weights: what each token counts for, ``[B, T']``, 1 or 0 in value and with a derivative; a
+            token of weight 0 is carried along for its derivative only. None if all count.
     """
 
     slots: Tensor
     visual: Tensor
     positions: Tensor | None = None
+    weights: Tensor | None = None
+
+    @property
+    def counts(self) -> Tensor:
+        """Which tokens there really are, ``[B, T']``: all but those carried along."""
+        if self.weights is None:
+            return torch.ones_like(self.visual)
+        return self.weights > 0
 
     def to(self, like: Tensor) -> "Stage":
         """Follow the states to the device of the next layer."""
         if self.slots.device == like.device:
             return self
-        tensors = (self.slots, self.visual, self.positions)
-        slots, visual, positions = (x if x is None else x.to(like.device) for x in tensors)
-        assert slots is not None
-        assert visual is not None
-        return Stage(slots, visual, positions)
+        slots, visual = self.slots.to(like.device), self.visual.to(like.device)
+        given = (self.positions, self.weights)
+        positions, weights = (x if x is None else x.to(like.device) for x in given)
+        return Stage(slots, visual, positions, weights)
 
     def kept(self, index: Tensor) -> "Stage":
         """Go on with the tokens at ``index`` ``[B, T'']``."""
-        positions = None if self.positions is None else self.positions.gather(1, index)
-        return Stage(self.slots.gather(1, index), self.visual.gather(1, index), positions)
+        given = (self.positions, self.weights)
+        positions, weights = (x if x is None else x.gather(1, index) for x in given)
+        slots, visual = self.slots.gather(1, index), self.visual.gather(1, index)
+        return Stage(slots, visual, positions, weights)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from eos.reduce.operate import Omega
 from eos.reduce.regime import Regime, regime
 
 DEFAULT_SCORER = "text-raters"
+INPUT_SCORER = "dissimilarity"  # before the decoder nobody has read the text; works in every family
 
 
 class Operator(Frozen):

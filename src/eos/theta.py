@@ -20,7 +20,7 @@ from eos.reduce.operate import Omega
 from eos.reduce.regime import regime
 
 Group: TypeAlias = Literal["g", "c", "gamma", "tau", "theta", "rho", "nu"]
-Init: TypeAlias = Literal["uniform", "prune"]
+Init: TypeAlias = Literal["uniform", "prune", "merge"]
 
 GROUPS: tuple[Group, ...] = ("g", "c", "gamma", "tau", "theta", "rho", "nu")
 EPS = 1e-6  # of τ = softplus(w) + ε
@@ -29,6 +29,7 @@ DEFAULT_LAYERS = (2, 6, 15)  # of 32: where SparseVLM reduces and the paper star
 _OPERATORS: dict[Init, dict[Group, float]] = {
     "uniform": {"gamma": 0.5, "tau": 0.5, "theta": 0.0, "rho": BORDER, "nu": BORDER},
     "prune": {"gamma": BORDER, "tau": 0.5, "theta": 0.0, "rho": BORDER, "nu": BORDER},
+    "merge": {"gamma": 1 - BORDER, "tau": 0.05, "theta": -0.96, "rho": BORDER, "nu": BORDER},
 }
 
 
@@ -38,22 +39,27 @@ def default_layers(num_layers: int) -> list[int]:
 
 
 class Theta(nn.Module):
-    """The searched variables of ``num_layers`` decoder layers.
+    """The searched variables of S sites: ``num_layers`` decoder layers, and the input if asked.
 
     Attributes:
+        sites: the layers that may reduce, in order; -1 is the input, before the decoder.
         gate_temperature: T_g, and
         budget_temperature: T_c of Eq. 10; raising them sharpens g and c.
     """
 
-    def __init__(self, num_layers: int, *, visual_tokens: int, k_min: int = K_MIN) -> None:
+    def __init__(
+        self, num_layers: int, *, visual_tokens: int, k_min: int = K_MIN, input_site: bool = False
+    ) -> None:
         super().__init__()
         self.num_layers, self.visual_tokens, self.k_min = num_layers, visual_tokens, k_min
+        self.sites = range(-1 if input_site else 0, num_layers)
         self.gate_temperature = self.budget_temperature = 1.0
+        sites = len(self.sites)
         self.weights = nn.ParameterDict(
-            {group: nn.Parameter(torch.zeros(num_layers)) for group in GROUPS}
+            {group: nn.Parameter(torch.zeros(sites)) for group in GROUPS}
         )
         for group in GROUPS:  # NaN where an entry is free, its exact value where it is fixed
-            self.register_buffer(f"fixed_{group}", torch.full((num_layers,), torch.nan))
+            self.register_buffer(f"fixed_{group}", torch.full((sites,), torch.nan))
 
     @classmethod
     def start(
@@ -65,11 +71,12 @@ class Theta(nn.Module):
         init: Init = "uniform",
         layers: list[int] | None = None,
         k_min: int = K_MIN,
+        input_site: bool = False,
     ) -> Self:
         """Begin a search: ``layers`` open, the others all but closed, N_final at the budget.
 
         ``uniform`` starts every operator midway (the paper's table), ``prune`` near γ = 0 (its
-        prose). One c is shared by all layers, chosen so that the N̄ recursion ends at ``budget``.
+        prose), ``merge`` near hard merging. One shared c lets the N̄ recursion end at ``budget``.
         """
         if init not in _OPERATORS:
             raise ConfigError(f"expected init in {sorted(_OPERATORS)}, found {init!r}")
@@ -77,7 +84,7 @@ class Theta(nn.Module):
             raise ConfigError(
                 f"expected a budget from {k_min} to {visual_tokens - 1}, found {budget}"
             )
-        theta = cls(num_layers, visual_tokens=visual_tokens, k_min=k_min)
+        theta = cls(num_layers, visual_tokens=visual_tokens, k_min=k_min, input_site=input_site)
         opened = default_layers(num_layers) if layers is None else layers
         theta.set("g", BORDER)
         theta.set("g", 1.0 - BORDER, layers=opened)
@@ -87,24 +94,24 @@ class Theta(nn.Module):
         return theta
 
     def value(self, group: Group) -> Tensor:
-        """Map one group's weights to its range (Eq. 10), ``[L]``; fixed entries are as fixed."""
+        """Map one group's weights to its range (Eq. 10), ``[S]``; fixed entries are as fixed."""
         weight = self.weights[group]
         fixed = self._fixed(group)
         return torch.where(fixed.isnan(), self._map(group, weight), fixed)
 
     @property
     def g(self) -> Tensor:
-        """Layer activation, ``[L]``."""
+        """Layer activation, ``[S]``."""
         return self.value("g")
 
     @property
     def c(self) -> Tensor:
-        """Fraction of tokens that an active layer discards, ``[L]``."""
+        """Fraction of tokens that an active layer discards, ``[S]``."""
         return self.value("c")
 
     @property
     def compression(self) -> Tensor:
-        """The fraction g·c that each layer discards, ``[L]``."""
+        """The fraction g·c that each layer discards, ``[S]``."""
         return self.g * self.c
 
     @property
@@ -114,16 +121,26 @@ class Theta(nn.Module):
 
     def omega(self, layer: int) -> Omega:
         """The operator tuple Ω of one layer; entries that are fixed are exact floats."""
-        return Omega(*(self._entry(group, layer) for group in GROUPS[2:]))
+        row = layer - self.sites[0]
+        return Omega(*(self.entries(group)[row] for group in GROUPS[2:]))
+
+    def entries(self, group: Group) -> list[float | Tensor]:
+        """One group's values site by site: an exact float where fixed, else a tensor."""
+        fixed = self._fixed(group).tolist()
+        free = self.value(group).unbind()
+        return [
+            value if exact != exact else exact for exact, value in zip(fixed, free, strict=True)
+        ]
 
     def expected_schedule(self) -> Tensor:
-        """N̄_0 … N̄_L, differentiable; the last is N_final."""
-        return expected_schedule(self.visual_tokens, self.compression)
+        """N̄_0 … N̄_L, differentiable: what enters each layer, and N_final."""
+        return expected_schedule(self.visual_tokens, self.compression)[-self.num_layers - 1 :]
 
     def retain_schedule(self) -> list[int]:
         """N_0 … N_L as the forward pass counts them (Eq. 11)."""
         keep_fracs = (1.0 - self.compression.detach().double()).tolist()
-        return retain_schedule(self.visual_tokens, keep_fracs, self.k_min)
+        schedule = retain_schedule(self.visual_tokens, keep_fracs, self.k_min)
+        return schedule[-self.num_layers - 1 :]
 
     @torch.no_grad()
     def set(self, group: Group, value: float | Tensor, *, layers: list[int] | None = None) -> Self:
@@ -140,7 +157,8 @@ class Theta(nn.Module):
     @torch.no_grad()
     def fix(self, group: Group, value: float | Tensor, *, layers: list[int] | None = None) -> Self:
         """Hold entries at an exact value, limits such as γ = 0, τ = inf or θ = -inf included."""
-        self._fixed(group)[self._rows(layers)] = torch.as_tensor(value, dtype=torch.float32)
+        fixed = self._fixed(group)
+        fixed[self._rows(layers)] = torch.as_tensor(value, dtype=torch.float32).to(fixed)
         return self
 
     @torch.no_grad()
@@ -179,7 +197,7 @@ class Theta(nn.Module):
             f"{layer:5d}  {schedule[layer + 1]:6d}"
             + "".join(f" {number:6.3g}" for number in row)
             + f"  {regime(*row[2:])}"
-            for layer, row in enumerate(values)
+            for layer, row in zip(self.sites, values, strict=True)
         ]
         return "\n".join([header, columns, *rows])
 
@@ -200,19 +218,16 @@ class Theta(nn.Module):
     def _temperature(self, group: Group) -> float:
         return {"g": self.gate_temperature, "c": self.budget_temperature}.get(group, 1.0)
 
-    def _entry(self, group: Group, layer: int) -> float | Tensor:
-        fixed = self._fixed(group)[layer].item()
-        return self.value(group)[layer] if fixed != fixed else fixed
-
     def _fixed(self, group: Group) -> Tensor:
         return self.get_buffer(f"fixed_{group}")
 
     def _rows(self, layers: list[int] | None) -> Tensor:
-        rows = list(range(self.num_layers)) if layers is None else layers
-        outside = [layer for layer in rows if not 0 <= layer < self.num_layers]
+        wanted = list(self.sites) if layers is None else layers
+        outside = [layer for layer in wanted if layer not in self.sites]
         if outside:
-            raise ConfigError(f"expected layers from 0 to {self.num_layers - 1}, found {outside}")
-        return torch.tensor(rows, dtype=torch.long)
+            first, last = self.sites[0], self.sites[-1]
+            raise ConfigError(f"expected layers from {first} to {last}, found {outside}")
+        return torch.tensor([layer - self.sites[0] for layer in wanted], dtype=torch.long)
 
 
 def _shared_budget(gates: Tensor, final_frac: float) -> float:
@@ -232,6 +247,7 @@ class ThetaFile(Artifact):
     num_layers: PositiveInt
     visual_tokens: PositiveInt
     k_min: PositiveInt
+    input_site: bool = False
     gate_temperature: float
     budget_temperature: float
     weights: dict[Group, list[float]]
@@ -241,10 +257,11 @@ class ThetaFile(Artifact):
     def _complete(self) -> Self:
         lengths = {f"weights.{group}": len(self.weights.get(group, ())) for group in GROUPS}
         lengths |= {f"fixed.{group}": len(self.fixed.get(group, ())) for group in GROUPS}
+        sites = self.num_layers + self.input_site
         problems = [
-            f"{name}: expected {self.num_layers} numbers, found {length}"
+            f"{name}: expected {sites} numbers, found {length}"
             for name, length in lengths.items()
-            if length != self.num_layers
+            if length != sites
         ]
         if problems:
             raise ProblemsError(problems)
@@ -258,6 +275,7 @@ class ThetaFile(Artifact):
             num_layers=theta.num_layers,
             visual_tokens=theta.visual_tokens,
             k_min=theta.k_min,
+            input_site=theta.sites[0] < 0,
             gate_temperature=theta.gate_temperature,
             budget_temperature=theta.budget_temperature,
             weights={group: theta.weights[group].tolist() for group in GROUPS},
@@ -267,7 +285,12 @@ class ThetaFile(Artifact):
     @torch.no_grad()
     def theta(self) -> Theta:
         """Make the Θ that this file describes."""
-        theta = Theta(self.num_layers, visual_tokens=self.visual_tokens, k_min=self.k_min)
+        theta = Theta(
+            self.num_layers,
+            visual_tokens=self.visual_tokens,
+            k_min=self.k_min,
+            input_site=self.input_site,
+        )
         theta.gate_temperature = self.gate_temperature
         theta.budget_temperature = self.budget_temperature
         for group in GROUPS:

@@ -13,9 +13,27 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
 
 from eos.backbones.families import FAMILIES, Family
+from eos.backbones.processor import locate
 from eos.cost import Dims
 from eos.errors import BackboneError
 from eos.tokens import take
+
+
+@dataclass
+class KeyTap:
+    """Notes the keys that a layer makes, once: a layer that is replayed is not asked again."""
+
+    keys: Tensor | None = None
+    open: bool = True
+
+    def note(self, keys: Tensor) -> None:
+        """Take the keys ``[B, G, T, E]``, positions applied."""
+        if self.open:
+            self.keys = keys.detach()
+
+    def close(self) -> None:
+        """Let go of them."""
+        self.keys, self.open = None, False
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,8 @@ class LayerCall:
         position_ids: as passed to the layer; None or ``[B or 1, T]``.
         cache: the key-value cache, or None.
         added: features the model adds to the states before this layer, ``[B, T, D]``, or None.
+        weights: what each key counts for, ``[B, T]`` with values 0 or 1; None if all count.
+        tap: where the layer's keys are noted, if somebody wants them.
     """
 
     index: int
@@ -39,6 +59,8 @@ class LayerCall:
     position_ids: Tensor | None
     cache: transformers.Cache | None
     added: Tensor | None = None
+    weights: Tensor | None = None
+    tap: KeyTap | None = None
 
 
 class Backbone:
@@ -118,7 +140,9 @@ class Backbone:
         return _rotated(_heads(layer.self_attn, "q", normed), (cos, sin))
 
     def keys(self, call: LayerCall) -> Tensor:
-        """Give the keys of all tokens of a layer, ``[B, G, T, E]``: from its cache if it ran."""
+        """Give the keys of all tokens of a layer, ``[B, G, T, E]``: as noted if it ran."""
+        if call.tap is not None and call.tap.keys is not None:
+            return call.tap.keys
         if call.cache is not None and call.index < len(call.cache.layers):
             cached = call.cache.layers[call.index].keys
             if cached is not None and cached.shape[-2] == call.states.shape[1]:
@@ -129,14 +153,33 @@ class Backbone:
         return _rotated(_heads(layer.self_attn, "k", normed), (cos, sin))
 
     def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
-        """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32."""
+        """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32.
+
+        A key of weight 0 gets what it would have beside those that count.
+        """
         queries, keys = self.queries(call, rows), self.keys(call)
         batch, heads, asked, width = queries.shape
         grouped = queries.reshape(batch, keys.shape[1], -1, width)
         logits = (grouped @ keys.mT).reshape(batch, heads, asked, -1).float().to(rows.device)
         logits = logits * self.layers[call.index].self_attn.scaling
         allowed = _allowed(call.mask, rows, call.states.shape[1])
-        return torch.softmax(logits.masked_fill(~allowed, torch.finfo(logits.dtype).min), dim=-1)
+        logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
+        if call.weights is None or bool(call.weights.all()):
+            return torch.softmax(logits, dim=-1)
+        unseen = (call.weights == 0)[:, None, None]
+        counted = logits.masked_fill(unseen, -torch.inf)
+        return torch.exp(logits - torch.logsumexp(counted, dim=-1, keepdim=True))
+
+    def run_layer(self, call: LayerCall) -> Tensor:
+        """Run one layer by itself, without the hooks it may carry and without a cache."""
+        states: Tensor = self.layers[call.index].forward(
+            call.states,
+            attention_mask=call.mask,
+            position_ids=call.position_ids,
+            past_key_values=None,
+            position_embeddings=call.rotary,
+        )
+        return states
 
     def _device(self, layer: int) -> torch.device:
         device: torch.device = self.layers[layer].self_attn.q_proj.weight.device
@@ -150,7 +193,7 @@ def load_backbone(
     device_map: str | None = None,
     attn_implementation: str | None = None,
 ) -> Backbone:
-    """Load and freeze a model: a hub id, a local folder, or a model already in memory.
+    """Load and freeze a model: "miniature", a hub id, a local folder, or a model in memory.
 
     On a CPU the default dtype is float32; elsewhere the checkpoint's own.
     """
@@ -158,6 +201,7 @@ def load_backbone(
         return source
     if isinstance(source, PreTrainedModel):
         return Backbone(source)
+    source = locate(source)
     try:
         config = AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as failure:

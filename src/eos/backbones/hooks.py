@@ -6,7 +6,7 @@ file knows the keywords of transformers' layers and nothing of reduction.
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from eos.backbones.attention import KEYWORD, Keys, checkpointing, weighing
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError
@@ -61,16 +62,27 @@ class Handler(Protocol):
 
 @contextmanager
 def hooked(
-    backbone: Backbone, handler: Handler, *, vision: bool = False
+    backbone: Backbone,
+    handler: Handler,
+    *,
+    vision: bool = False,
+    weighted: bool = False,
+    checkpoint: bool = False,
 ) -> Iterator[PreTrainedModel]:
     """Attach a handler, and a tap to the vision tower if ``vision`` is asked for.
 
+    ``weighted`` lets the handler weigh keys, ``checkpoint`` recomputes layers in the backward pass.
     On leaving, the model is exactly what it was.
     """
     tap = VisionTap(backbone) if vision else None
     _claim(backbone.model)
     hooks: list[Any] = []
+    settings = ExitStack()
     try:
+        if weighted:
+            settings.enter_context(weighing(backbone.layers))
+        if checkpoint:
+            settings.enter_context(checkpointing(backbone))
         if tap is not None:
             hooks += tap.attach()
         labels: dict[str, Tensor | None] = {}
@@ -86,6 +98,7 @@ def hooked(
     finally:
         for hook in hooks:
             hook.remove()
+        settings.close()
         with _lock:
             _owners.pop(backbone.model, None)
 
@@ -182,7 +195,14 @@ def _layer_hook(index: int, handler: Handler, deepstack: dict[int, Tensor]) -> A
         new = handler.enter(call)
         if new is call:
             return None
-        kwargs = {**kwargs, "attention_mask": new.mask, "position_embeddings": new.rotary}
+        kwargs = {
+            **kwargs,
+            "attention_mask": new.mask,
+            "position_embeddings": new.rotary,
+            "past_key_values": new.cache,
+        }
+        if new.weights is not None or new.tap is not None:
+            kwargs[KEYWORD] = Keys(new.weights, new.tap)
         if "position_ids" in kwargs:
             kwargs["position_ids"] = new.position_ids
         return (

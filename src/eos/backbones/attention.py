@@ -1,0 +1,152 @@
+"""Attention: let every decoder layer weigh its keys, and tell us the keys it made.
+
+A weight k_j multiplies what key j counts for in every softmax: log k_j is added to its logits. It
+travels as one more feature of the heads, q' = [q, 1] and k' = [k, log k_j / scaling], through the
+model's own attention function: no mask that takes gradients, so the fused kernels stay on and no
+map is held. Weights are 1, or 0 for tokens that are carried along unseen; both with a derivative.
+"""
+
+import copy
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import exp, log2
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from eos.backbones.backbone import Backbone, KeyTap
+from eos.errors import BackboneError
+
+PREFIX = "eos_"  # of the names under which our attention is registered
+KEYWORD = "eos_keys"  # by which a layer's attention is told
+UNSEEN = 32.0  # a logit lowered by about this much adds e^-32: nothing, in float32 and bfloat16
+ALIGNMENT = 8  # fused kernels on accelerators want head sizes that are multiples of it
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What one layer's attention is told.
+
+    Attributes:
+        weights: of the keys, ``[B, T]``, each 0 or 1 in value; None if all count.
+        tap: where to note the keys, or None.
+    """
+
+    weights: Tensor | None = None
+    tap: KeyTap | None = None
+
+
+@contextmanager
+def weighing(layers: Iterable[nn.Module]) -> Iterator[None]:
+    """Let decoder layers understand ``KEYWORD`` inside the block; nothing stays behind."""
+    attentions = [layer.self_attn for layer in layers]
+    configs = [attention.config for attention in attentions]
+    try:
+        for attention, config in zip(attentions, configs, strict=True):
+            if config._attn_implementation.startswith(PREFIX):
+                continue
+            # a copy: masks are made by the decoder's own configuration, which must not change
+            attention.config = copy.copy(config)
+            name = f"{PREFIX}{config._attn_implementation}"
+            AttentionInterface.register(name, weighted_attention)
+            attention.config._attn_implementation_internal = name
+        yield
+    finally:
+        for attention, config in zip(attentions, configs, strict=True):
+            attention.config = config
+
+
+@contextmanager
+def checkpointing(backbone: Backbone) -> Iterator[None]:
+    """Recompute every decoder layer in the backward pass instead of keeping what it computed.
+
+    Unlike transformers' own this works in eval mode, and hooks are outside of what is replayed.
+    """
+    before = [vars(layer).get("forward") for layer in backbone.layers]
+    try:
+        for layer in backbone.layers:
+            layer.forward = partial(_replayed, layer, layer.forward)
+        yield
+    finally:
+        for layer, forward in zip(backbone.layers, before, strict=True):
+            if forward is None:
+                del layer.forward
+            else:
+                layer.forward = forward
+
+
+def key_feature(weights: Tensor, scaling: float) -> Tensor:
+    """Turn weights into the keys' additional feature log k / scaling, ``[B, T]``.
+
+    At k = 1 the derivative of log k is that of k. At k = 0 the logarithm has none, but a softmax
+    term is proportional to its k: standing at k = ε instead, small enough to be nothing beside the
+    others, the derivative in log k is ε times the one in k, which is finite and what we return.
+    """
+    lowest = 2.0 ** round(log2(UNSEEN / scaling))  # a power of two: exact in any dtype
+    values = weights.detach()
+    unseen = values == 0
+    slope = torch.where(unseen, exp(lowest * scaling), 1.0) / scaling
+    return slope * (weights - values) - lowest * unseen
+
+
+def weighted_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend as the model does, to keys ``[B, G, T, E]`` of given weights."""
+    told: Keys = options.pop(KEYWORD, Keys())
+    attend = _own(module)
+    if told.tap is not None:
+        told.tap.note(key)
+    if told.weights is None:
+        return attend(module, query, key, value, attention_mask, scaling=scaling, **options)
+    if options.get("softcap") is not None:
+        raise BackboneError(
+            "expected attention whose logits are used as they are, which weights are added to; "
+            "found a softcap. Search with through='states'"
+        )
+    width = key.shape[-1]
+    more = 1 if key.device.type == "cpu" else ALIGNMENT - width % ALIGNMENT
+    feature = key_feature(told.weights, scaling).to(key)[:, None, :, None]
+    query = torch.cat([query, query.new_ones(*query.shape[:-1], 1)], dim=-1)
+    key = torch.cat([key, feature.expand(*key.shape[:-1], 1)], dim=-1)
+    query, key = (nn.functional.pad(x, (0, more - 1)) if more > 1 else x for x in (query, key))
+    value = nn.functional.pad(value, (0, more))  # fused kernels want one size for all three
+    out, maps = attend(module, query, key, value, attention_mask, scaling=scaling, **options)
+    return out[..., :width], maps
+
+
+def _own(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """Find the attention function that the model would have used."""
+    name = module.config._attn_implementation.removeprefix(PREFIX)
+    if name == "eager":  # each model file has its own
+        return sys.modules[type(module).__module__].eager_attention_forward
+    return ALL_ATTENTION_FUNCTIONS[name]
+
+
+def _replayed(
+    layer: nn.Module, forward: Callable[..., Tensor], *args: Any, **kwargs: Any
+) -> Tensor:
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+
+    def run() -> Tensor:
+        # a replay may come after the block that hooked the model
+        with weighing([layer] if KEYWORD in kwargs else []):
+            return forward(*args, **kwargs)
+
+    # no dropout in a frozen model: no random state to restore
+    return checkpoint(run, use_reentrant=False, preserve_rng_state=False)

@@ -1,0 +1,96 @@
+"""Run: one forward pass through a backbone, where it stands, and a plan's steps upon it."""
+
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from eos.backbones.backbone import Backbone, LayerCall
+from eos.backbones.hooks import ModelCall
+from eos.evidence import Prompt, Scene, evidence_for
+from eos.reduce.combine import ORIGINALS, unified
+from eos.reduce.score import SCORERS, Evidence
+from eos.stages import Stage, Trace, at_stage, places_of
+from eos.step import Operator, Step
+from eos.tokens import take
+
+
+@dataclass
+class Run:
+    """One forward pass: what it started with, and where it is. Lives as long as the pass."""
+
+    call: ModelCall
+    prompt: Prompt | None = None  # of a pass that reduces
+    stage: Stage | None = None
+    trace: Trace | None = None  # of a pass that continues a reduced prompt
+    previous: LayerCall | None = None
+    sizes: Tensor | None = None  # how many tokens each visual one stands for, if anyone counts
+    shortened: bool = False
+    cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict)  # at this stage
+
+    @property
+    def visual_tokens(self) -> int:
+        """Count the visual tokens of the full prompt."""
+        assert self.prompt is not None
+        return int(self.prompt.visual[0].sum())
+
+    def cut(self, backbone: Backbone, call: LayerCall) -> LayerCall:
+        """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""
+        assert self.stage is not None
+        if self.stage.positions is not None:
+            return at_stage(backbone, call, self.stage)
+        key = (id(call.mask), id(call.rotary[0]))
+        if key not in self.cuts:
+            self.cuts[key] = at_stage(backbone, call, self.stage)
+        known = self.cuts[key]
+        return replace(call, mask=known.mask, rotary=known.rotary, position_ids=known.position_ids)
+
+    def shorten(
+        self, call: LayerCall, stage: Stage, *, stays: Tensor, anchors: Tensor | None
+    ) -> LayerCall:
+        """Go on with the tokens that ``stays`` ``[B, T']`` marks, visual ones as ``anchors``."""
+        if bool((stays & stage.counts).all()):
+            self.stage, states = stage, call.states
+        else:
+            index = places_of(stays)
+            self.stage, self.shortened, states = stage.kept(index), True, take(call.states, index)
+            self.cuts.clear()
+        if anchors is not None:
+            where = (self.stage.visual & self.stage.counts)[..., None]
+            states = states.masked_scatter(where, anchors.to(states.dtype))
+        return replace(call, states=states)
+
+
+def scored(
+    backbone: Backbone, run: Run, call: LayerCall, *, step: Step, places: Tensor, keep: int
+) -> tuple[Evidence, Tensor]:
+    """Score the visual tokens at ``places`` ``[B, N]`` as a step says, ``[B, N]``."""
+    assert run.prompt is not None
+    assert run.stage is not None
+    scorer, layer = SCORERS[step.score], run.previous
+    if scorer.ahead:
+        layer = replace(at_stage(backbone, call, run.stage), weights=run.stage.weights)
+    scene = Scene(run.prompt, call.states, run.stage.slots, places, layer, run.call.vision)
+    kind = step.operator.kind
+    evidence = evidence_for(backbone, scene, score=step.score, kind=kind, keep=keep)
+    return evidence, scorer.score(evidence)
+
+
+def execute(backbone: Backbone, run: Run, call: LayerCall, *, step: Step, keep: int) -> LayerCall:
+    """Execute one step of a plan on what enters a layer."""
+    assert run.stage is not None
+    stage, operator, places = run.stage, step.operator, places_of(run.stage.visual)
+    if keep == places.shape[1]:
+        return call
+    evidence, scores = scored(backbone, run, call, step=step, places=places, keep=keep)
+    if isinstance(operator, Operator):
+        combined = unified(evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm)
+    else:
+        combined = ORIGINALS[operator.kind](evidence, scores, keep=keep, sizes=run.sizes)
+    stays = (~stage.visual).scatter(1, places.gather(1, combined.places), True)
+    call = run.shorten(call, stage, stays=stays, anchors=combined.states)
+    run.sizes = combined.sizes
+    if step.positions == "reindex":
+        assert run.prompt is not None
+        valid = run.prompt.valid.gather(1, run.stage.slots).long()
+        run.stage = replace(run.stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
+    return call
