@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -54,8 +55,14 @@ def resume(out: Path, student: Student, *, helpers: Sequence[torch.optim.Optimiz
 
 
 def export(student: Student, folder: Path) -> None:
-    """Write a Hugging Face folder: weights in half precision, tokenizer, processor."""
-    halved = LlavaForConditionalGeneration(student.model.config).half()
+    """Write a Hugging Face folder: weights in half precision, tokenizer, processor.
+
+    The configuration asks for float32, in which every processor can compute.
+    """
+    config = deepcopy(student.model.config)
+    halved = LlavaForConditionalGeneration(config).half()
     halved.load_state_dict({n: v.half() for n, v in student.model.state_dict().items()})
     halved.save_pretrained(folder)
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace('"float16"', '"float32"'))
     make_processor(size=SIZE, patch=PATCH).save_pretrained(folder)

@@ -1,0 +1,202 @@
+"""How the miniature is taught: lessons are the prompts of test time, and training can be cut."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import LlavaForConditionalGeneration
+
+from eos.miniature.checkpoint import export
+from eos.miniature.course import COURSE, Phase, phase_at, rate_at, total_steps
+from eos.miniature.language import make_processor
+from eos.miniature.lessons import make_lesson, pixel_values
+from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
+from eos.miniature.optimizer import Muon, orthogonalised
+from eos.miniature.scenes import KINDS, draw_scene
+from eos.miniature.sight import look, read
+from eos.miniature.student import Student, study
+from eos.miniature.supervision import CONTENTS, DenseHeads, dense_loss, label_patches
+from eos.miniature.train import train
+from eos.miniature.world import Example, example
+
+TINY = {"width": 32, "layers": 2, "vision_layers": 2}
+SHORT = (Phase("tower", 48, 3, 4), Phase("answers", 48, 3, 4))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return new_model(miniature_config(**TINY), seed=0).eval()
+
+
+def encoded(item: Example):
+    return make_processor(size=SIZE, patch=PATCH).apply_chat_template(
+        item.messages(answered=True), tokenize=True, return_dict=True, return_tensors="pt"
+    )
+
+
+def lesson_of(monkeypatch, item, *, conversation=False):
+    """Make a lesson that holds exactly one example."""
+    scene = draw_scene("objects", np.random.default_rng(0))
+    scene = type(scene)("objects", np.asarray(item.image), ())
+    monkeypatch.setattr("eos.miniature.lessons.draw_scene", lambda *a, **k: scene)
+    monkeypatch.setattr(
+        "eos.miniature.lessons._ask", lambda scene, rng: [(item.family, item.question)]
+    )
+    rng = np.random.default_rng(0)
+    return make_lesson(["objects"], rng, size=SIZE, patch=PATCH, conversation=conversation)
+
+
+@pytest.mark.parametrize("family", ["presence", "listing", "followup"])
+def test_a_lesson_is_what_the_processor_makes_of_the_same_example(monkeypatch, family):
+    item = example("validation", family, 0)
+    lesson, inputs = lesson_of(monkeypatch, item), encoded(item)
+    assert torch.equal(lesson.ids, inputs["input_ids"])
+    assert torch.equal(lesson.positions, torch.arange(lesson.ids.shape[1])[None])
+    torch.testing.assert_close(lesson.pixels, inputs["pixel_values"])
+
+
+@pytest.mark.parametrize("family", ["presence", "followup"])
+@torch.no_grad()
+def test_the_forward_pass_of_training_is_that_of_the_model(monkeypatch, model, family):
+    item = example("validation", family, 1)
+    lesson = lesson_of(monkeypatch, item)
+    patches, _ = look(model, lesson.pixels, corner=(0, 0))
+    ours = read(model, lesson, patches)
+    theirs = model(**encoded(item)).logits
+    torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
+    blank, _ = look(model, torch.zeros_like(lesson.pixels), corner=(0, 0))
+    assert (read(model, lesson, blank) - theirs).abs().max() > 1e-4  # control
+
+
+@torch.no_grad()
+def test_questions_of_a_lesson_do_not_see_each_other(model):
+    rng = np.random.default_rng(3)
+    lesson = make_lesson(["objects"], rng, size=48, patch=PATCH)
+    patches, _ = look(model, lesson.pixels, corner=(0, 0))
+    logits = read(model, lesson, patches)
+    changed = lesson.ids.clone()
+    changed[lesson.blocks == 1] = 7
+    other = read(model, type(lesson)(**{**vars(lesson), "ids": changed}), patches)
+    assert torch.equal(logits[lesson.blocks != 1], other[lesson.blocks != 1])
+    assert not torch.equal(logits[lesson.blocks == 1], other[lesson.blocks == 1])
+
+
+def test_answers_alone_are_taught():
+    lesson = make_lesson(["chart"], np.random.default_rng(0), size=48, patch=PATCH)
+    tokenizer = make_processor(size=SIZE, patch=PATCH).tokenizer
+    taught = lesson.ids[0, 1:][lesson.weights[0, :-1] > 0]
+    words = set(tokenizer.convert_ids_to_tokens(taught))
+    assert "</s>" in words
+    assert not words & {"what", "is", "ASSISTANT:", "USER:", "?", "<image>"}
+
+
+@torch.no_grad()
+def test_a_small_image_takes_a_window_of_the_positions(model):
+    pixels = pixel_values([draw_scene("objects", np.random.default_rng(0), size=48)])
+    here, _ = look(model, pixels, corner=(0, 0))
+    there, _ = look(model, pixels, corner=(12, 12))
+    assert here.shape == (1, 144, 32)
+    assert not torch.allclose(here, there)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_patches_are_labelled_where_things_are(kind):
+    scene = draw_scene(kind, np.random.default_rng(1))
+    labels = label_patches([scene], patch=PATCH)
+    content = labels.heads["content"].view(24, 24)
+    for thing in scene.things:
+        x, y = thing.center
+        name = CONTENTS[int(content[min(23, int(y // 4)), min(23, int(x // 4))])]
+        assert name == ("bar" if thing.kind == "bar" else f"{thing.kind} {thing.name}")
+    shown = (content > 0).float().mean()
+    assert 0.1 < shown < 0.6
+
+
+def test_the_dense_loss_falls_for_a_right_reader():
+    scenes = [draw_scene("objects", np.random.default_rng(1), size=48)]
+    labels = label_patches(scenes, patch=PATCH)
+    heads, patches, whole = DenseHeads(8), torch.zeros(1, 144, 8), torch.zeros(1, 8)
+    before = dense_loss(heads, patches, whole, labels)
+    optimizer = torch.optim.Adam(heads.parameters(), lr=0.05)
+    for _ in range(30):
+        loss = dense_loss(heads, patches, whole, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < before
+
+
+def test_orthogonalised_brings_singular_values_to_one():
+    matrices = torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0))
+    for change in (matrices, matrices.mT):
+        values = torch.linalg.svdvals(orthogonalised(change))
+        assert values.min() > 0.5
+        assert values.max() < 1.3
+    assert torch.linalg.svdvals(matrices).max() > 5  # control
+
+
+def test_muon_descends():
+    weight = torch.nn.Parameter(torch.randn(4, 6, generator=torch.Generator().manual_seed(0)))
+    optimizer = Muon([weight], lr=0.05)
+    start = weight.square().sum().item()
+    for _ in range(40):
+        optimizer.zero_grad()
+        weight.square().sum().backward()
+        optimizer.step()
+    assert weight.square().sum().item() < 0.5 * start
+
+
+def test_training_cut_and_resumed_ends_with_the_same_weights(tmp_path, monkeypatch):
+    config = miniature_config(**TINY)
+    whole = train(tmp_path / "whole", config, course=SHORT, save_every=2)
+    monkeypatch.setattr("eos.miniature.train.study", interrupted(at=4))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "cut", config, course=SHORT, save_every=2)
+    monkeypatch.undo()
+    resumed = train(tmp_path / "cut", config, course=SHORT, save_every=2)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+    other = train(tmp_path / "other", config, course=SHORT, seed=1)
+    assert not torch.equal(next(other.parameters()), next(whole.parameters()))  # control
+    lines = (tmp_path / "whole" / "training.jsonl").read_text().splitlines()
+    assert "presence" in json.loads(lines[-1])["validation"]
+    assert (tmp_path / "whole" / "weights" / "model.safetensors").exists()
+
+
+def interrupted(*, at):
+    """A step that is interrupted the given time it is asked for."""
+    left = iter(range(at - 1, -1, -1))
+
+    def step(student, phase, rng):
+        if not next(left):
+            raise KeyboardInterrupt
+        return study(student, phase, rng)
+
+    return step
+
+
+def test_exported_weights_are_read_by_the_public_loader(tmp_path):
+    import eos
+
+    student = Student(miniature_config(**TINY), seed=0)
+    export(student, tmp_path)
+    backbone = eos.load_backbone(tmp_path)
+    assert backbone.model.dtype == torch.float32
+    assert LlavaForConditionalGeneration.from_pretrained(tmp_path).dtype == torch.float32
+    stored = load_file(tmp_path / "model.safetensors")
+    assert {value.dtype for value in stored.values()} == {torch.float16}
+    for name, value in student.model.state_dict().items():
+        torch.testing.assert_close(backbone.model.state_dict()[name], value, atol=2e-3, rtol=1e-3)
+
+
+def test_the_course_rises_in_each_phase_and_falls_at_the_end():
+    total = total_steps(COURSE)
+    rates = [rate_at(COURSE, step) for step in range(total)]
+    assert max(rates) == 1.0
+    assert rates[-1] < 0.01
+    assert rates[COURSE[0].steps] < 0.1  # the second phase begins gently
+    assert phase_at(COURSE, total - 1) == (COURSE[-1], COURSE[-1].steps - 1)
+    with pytest.raises(IndexError):
+        phase_at(COURSE, total)
