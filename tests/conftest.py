@@ -23,3 +23,16 @@ def golden_cases(pattern: str) -> list:
         for path in sorted(folder.glob(f"{pattern}.npz")):
             found.setdefault(path.stem, path)
     return [pytest.param(path, id=name) for name, path in found.items()]
+
+
+@pytest.fixture(scope="session")
+def sibling(tmp_path_factory) -> Path:
+    """Save the miniature's small sibling, random weights and processor, as a folder."""
+    from eos.miniature.language import make_processor
+    from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
+
+    folder = tmp_path_factory.mktemp("models") / "sibling"
+    config = miniature_config(width=32, layers=3, vision_layers=2)
+    new_model(config, seed=0).save_pretrained(folder)
+    make_processor(size=SIZE, patch=PATCH).save_pretrained(folder)
+    return folder

@@ -11,10 +11,14 @@ from eos.version import __version__
 if TYPE_CHECKING:
     from eos.backbones.backbone import Backbone, load_backbone
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
+    from eos.evaluation.evaluate import evaluate
+    from eos.evaluation.results import Results
     from eos.forward import reduced
+    from eos.losses import Objective, search_losses
     from eos.plan import Plan
     from eos.reduce.operate import Omega, unified_operator
     from eos.reduce.regime import Regime, regime
+    from eos.relaxation import Relaxation
     from eos.step import Operator, Original, Step
     from eos.theta import Theta
 
@@ -24,18 +28,23 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EosError",
+    "Objective",
     "Omega",
     "Operator",
     "Original",
     "Plan",
     "PlanError",
     "Regime",
+    "Relaxation",
+    "Results",
     "Step",
     "Theta",
     "__version__",
+    "evaluate",
     "load_backbone",
     "reduced",
     "regime",
+    "search_losses",
     "unified_operator",
 ]
 
@@ -49,6 +58,10 @@ _HOMES = {
     **dict.fromkeys(["Regime", "regime"], "eos.reduce.regime"),
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.backbones.backbone"),
     "reduced": "eos.forward",
+    "Relaxation": "eos.relaxation",
+    **dict.fromkeys(["Objective", "search_losses"], "eos.losses"),
+    "evaluate": "eos.evaluation.evaluate",
+    "Results": "eos.evaluation.results",
     "Theta": "eos.theta",
 }
 

@@ -84,11 +84,11 @@ def plan(
 @app.command("ls")
 def list_things(
     what: Annotated[
-        str, typer.Argument(help="backbones, scorers or presets; all if left out.")
+        str, typer.Argument(help="backbones, scorers, presets or tasks; all if left out.")
     ] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """List what there is to name: backbones, scorers, presets."""
+    """List what there is to name: backbones, scorers, presets, tasks."""
     from eos.reporting.plans import catalogue, show_catalogue
 
     found = catalogue(what)
@@ -100,7 +100,7 @@ def list_things(
 
 @app.command()
 def validate(
-    file: Annotated[Path, typer.Argument(help="A plan.json, theta.json or preset.")],
+    file: Annotated[Path, typer.Argument(help="A plan.json, theta.json, results.json …")],
     as_json: AsJson = False,
 ) -> None:
     """Check a file and name everything that is wrong with it."""
@@ -148,6 +148,49 @@ def bench(
         dtype=dtype,
         attention=attention,
         out=out,
+        as_json=as_json,
+    )
+
+
+@app.command("eval")
+def evaluate(
+    out: Annotated[Path, typer.Option(help="Folder of predictions and results; goes on there.")],
+    backbone: Annotated[
+        str, typer.Option(help="'miniature', a folder, or a model's name on the hub.")
+    ] = "miniature",
+    plans: Annotated[
+        list[str] | None,
+        typer.Option("--plan", help="fastv@64, fastv@192,64, plan.json or NAME=FILE; repeatable."),
+    ] = None,
+    tasks: Annotated[
+        str, typer.Option(help="A task, or some of its families: mini:presence,counting.")
+    ] = "mini",
+    split: Annotated[str, typer.Option(help="Which set of questions.")] = "test",
+    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of the questions.")] = 0,
+    batch_size: Annotated[int, typer.Option(help="Questions at once.")] = 16,
+    blank: Annotated[
+        bool, typer.Option("--blank", help="Show grey images: what can be guessed blind?")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the tables to this file as Markdown.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the full model and plans the same questions; accuracies and paired differences."""
+    from eos.reporting.eval import evaluate_and_show
+
+    evaluate_and_show(
+        backbone=backbone,
+        plans=plans or [],
+        task=tasks,
+        split=split,
+        limit=limit,
+        seed=seed,
+        out=out,
+        batch_size=batch_size,
+        blank=blank,
+        document=markdown,
         as_json=as_json,
     )
 

@@ -1,1 +1,1 @@
-"""Measure: whether the mathematics holds, and later how well and how fast a plan works."""
+"""Measure: whether the mathematics holds, how fast a plan is, and how well it answers."""

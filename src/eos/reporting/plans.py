@@ -10,6 +10,9 @@ from rich.table import Table
 from eos.backbones.families import FAMILIES
 from eos.config import Artifact
 from eos.errors import ConfigError
+from eos.evaluation.results import Results
+from eos.evaluation.settings import Settings
+from eos.evaluation.tasks import TASKS
 from eos.plan import Plan
 from eos.presets import BudgetKind, Preset, presets
 from eos.reduce.score import SCORERS
@@ -20,6 +23,8 @@ SCHEMAS: dict[str, type[Artifact]] = {
     "eos.plan/1": Plan,
     "eos.theta/1": ThetaFile,
     "eos.preset/1": Preset,
+    "eos.evaluation/1": Settings,
+    "eos.results/1": Results,
 }
 
 
@@ -59,6 +64,10 @@ def catalogue(what: str) -> dict[str, dict[str, str]]:
         "backbones": {name: f"decoder: {family.decoder}" for name, family in FAMILIES.items()},
         "scorers": scorers,
         "presets": {name: f"{preset.what} [{preset.paper}]" for name, preset in presets().items()},
+        "tasks": {
+            name: f"{task.what} Families: {', '.join(task.families)}."
+            for name, task in TASKS.items()
+        },
     }
     if what == "all":
         return everything

@@ -1,0 +1,83 @@
+"""Ledger: predictions.jsonl, one line a run and question, appended to while a model answers.
+
+What was written stays written: a process that is ended at any moment leaves at most one torn line,
+which is dropped when the file is opened again.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from eos.config import Frozen, describe, write_atomically
+from eos.errors import DataError
+
+
+class Prediction(Frozen):
+    """What one run answered to one question."""
+
+    run: str
+    id: str
+    family: str
+    number: int
+    prediction: str
+    answer: str
+    correct: bool
+    chance: float
+
+
+class Ledger:
+    """All predictions in a file, and the file.
+
+    Attributes:
+        path: of the file.
+        known: by run and family, then by the question's number.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.known: dict[tuple[str, str], dict[int, Prediction]] = {}
+        data = path.read_bytes() if path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+        for number, line in enumerate(whole.splitlines(), start=1):
+            self._learn(_parsed(line, f"{path}, line {number}"))
+
+    def append(self, predictions: Sequence[Prediction]) -> None:
+        """Add predictions that are not known yet, to the file first."""
+        new = [p for p in predictions if p.number not in self.of(p.run, p.family)]
+        with self.path.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(_text(new))
+        for prediction in new:
+            self._learn(prediction)
+
+    def of(self, run: str, family: str) -> Mapping[int, Prediction]:
+        """Give a run's predictions of a family, by the question's number."""
+        return self.known.get((run, family), {})
+
+    def arrange(self, runs: Sequence[str], families: Sequence[str]) -> None:
+        """Put the file in order: run by run, family by family, question by question."""
+        found = [self.of(run, family) for run in runs for family in families]
+        text = _text([own[number] for own in found for number in sorted(own)])
+        if self.path.read_bytes() != text.encode("utf-8"):
+            write_atomically(self.path, text)
+
+    def _learn(self, prediction: Prediction) -> None:
+        own = self.known.setdefault((prediction.run, prediction.family), {})
+        own.setdefault(prediction.number, prediction)
+
+
+def _parsed(line: bytes, where: str) -> Prediction:
+    try:
+        return Prediction.model_validate_json(line)
+    except ValidationError as failure:
+        raise DataError(
+            f"{where}: expected a prediction, found {line[:60]!r}: "
+            f"{describe(failure, Prediction)}. Delete the line and its question is asked again"
+        ) from None
+
+
+def _text(predictions: Sequence[Prediction]) -> str:
+    return "".join(prediction.model_dump_json() + "\n" for prediction in predictions)

@@ -1,0 +1,79 @@
+"""Settings: what an evaluation was asked, in the ``config.json`` of its folder.
+
+A folder belongs to one backbone and one set of questions: it may gain plans, and goes on where it
+stopped, but never mixes.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from eos.config import Artifact
+from eos.errors import ConfigError, numbered
+from eos.plan import Plan
+
+FULL = "full"
+NOT_IDENTITY = ("schema_", "plans", "batch_size")
+
+
+class Settings(Artifact):
+    """What was asked of which model; the full model is always asked, and is not named here."""
+
+    schema_: Literal["eos.evaluation/1"] = Field(default="eos.evaluation/1", alias="schema")
+    backbone: str
+    fingerprint: str
+    task: str
+    families: tuple[str, ...]
+    split: str
+    limit: int
+    seed: int
+    blank: bool
+    batch_size: int
+    plans: dict[str, Plan]
+
+    @property
+    def runs(self) -> dict[str, Plan | None]:
+        """What answers: the full model, then the plans."""
+        return {FULL: None, **self.plans}
+
+
+def join_folder(settings: Settings, folder: Path) -> Settings:
+    """Take over the plans a folder already has, and write what is asked now; refuse to mix."""
+    path = folder / "config.json"
+    if path.exists():
+        before = Settings.load(path)
+        problems = _differences(before, settings)
+        if problems:
+            raise ConfigError(
+                f"{folder} holds another evaluation: {numbered(problems)}\nName another folder, or "
+                "ask the same"
+            )
+        settings = settings.model_copy(update={"plans": {**before.plans, **settings.plans}})
+    elif (folder / "predictions.jsonl").exists():
+        raise ConfigError(
+            f"expected a config.json beside the predictions in {folder}, found none: nobody can "
+            "say what they answer. Name another folder"
+        )
+    settings.save(path)
+    return settings
+
+
+def _differences(before: Settings, now: Settings) -> list[str]:
+    names = [name for name in Settings.model_fields if name not in NOT_IDENTITY]
+    old, new = before.model_dump(include=set(names)), now.model_dump(include=set(names))
+    problems = [
+        f"expected {name} {old[name]!r}, found {new[name]!r}"
+        for name in names
+        if old[name] != new[name]
+    ]
+    return problems + _changed(before.plans, now.plans)
+
+
+def _changed(before: Mapping[str, Plan], now: Mapping[str, Plan]) -> list[str]:
+    return [
+        f"expected the plan {name!r} to be the one it was; found another of that name"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]

@@ -1,0 +1,77 @@
+"""Specs: plans as a person names them, such as ``fastv@192,64``, ``plan.json`` or ``a=plan.json``.
+
+A preset is made for the model at hand; a file must be.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from eos.backbones.backbone import Backbone
+from eos.errors import ConfigError, PlanError, numbered
+from eos.evaluation.settings import FULL
+from eos.plan import TEXT_TOKENS, Plan
+from eos.presets import presets
+
+
+def named_plans(
+    plans: Mapping[str, Plan] | Iterable[str], backbone: Backbone, *, visual_tokens: int
+) -> dict[str, Plan]:
+    """Make plans for a model, by the names they have in tables, costs at the model's own sizes."""
+    if isinstance(plans, Mapping):
+        found = list(plans.items())
+    else:
+        found = [pair for spec in plans for pair in _read(spec, backbone, visual_tokens)]
+    names = [name for name, _ in found]
+    problems = [
+        f"expected plans of different names; found {name!r} twice. NAME=FILE gives a plan a name"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    problems += [f"expected another name for a plan than {FULL!r}"] if FULL in names else []
+    wanted = visual_tokens, backbone.num_layers
+    for name, plan in found:
+        if (plan.visual_tokens, plan.num_layers) != wanted:
+            problems.append(
+                f"expected plans for {wanted[0]} visual tokens and {wanted[1]} layers, as the "
+                f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
+            )
+    if problems:
+        raise PlanError(numbered(problems))
+    sizes = {"dims": backbone.dims, "text_tokens": TEXT_TOKENS}
+    return {name: plan.model_copy(update=sizes) for name, plan in found}
+
+
+def _read(spec: str, backbone: Backbone, tokens: int) -> list[tuple[str, Plan]]:
+    preset, _, budgets = spec.rpartition("@")
+    if preset and not Path(spec).exists() and "=" not in spec:
+        return [
+            (f"{preset}@{budget}", _preset(preset, budget, backbone, tokens))
+            for budget in _numbers(budgets, spec)
+        ]
+    name, _, file = spec.rpartition("=")
+    path = Path(file)
+    if not path.exists() and file in presets():
+        raise ConfigError(f"expected a budget with a preset, as in {file}@64; found {spec!r}")
+    path = path / "plan.json" if path.is_dir() else path
+    if not name:
+        name = path.resolve().parent.name if path.stem == "plan" else path.stem
+    return [(name, Plan.load(path))]
+
+
+def _preset(name: str, budget: int, backbone: Backbone, tokens: int) -> Plan:
+    return Plan.preset(
+        name,
+        budget=budget,
+        visual_tokens=tokens,
+        num_layers=backbone.num_layers,
+        dims=backbone.dims,
+    )
+
+
+def _numbers(text: str, spec: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part]
+    except ValueError:
+        raise ConfigError(
+            f"expected a preset and budgets, as in fastv@64 or fastv@192,64; found {spec!r}"
+        ) from None

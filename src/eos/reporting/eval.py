@@ -1,0 +1,85 @@
+"""Run `eos eval`: evaluate, show, save."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from eos.config import write_atomically
+from eos.errors import EosError
+from eos.evaluation.evaluate import evaluate
+from eos.evaluation.results import Results
+from eos.reporting.evaluation import markdown, show_evaluation
+
+WIDTH = 150  # of tables that go to a file
+
+
+def evaluate_and_show(
+    *,
+    backbone: str,
+    plans: list[str],
+    task: str,
+    split: str,
+    limit: int,
+    seed: int,
+    out: Path,
+    batch_size: int,
+    blank: bool,
+    document: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate with a progress bar; print tables or JSON; write Markdown if wanted."""
+    columns = (
+        TextColumn("answers"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    done = [0, 0]
+    try:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            bar = progress.add_task("answers", total=None)
+
+            def watch(count: int, total: int) -> None:
+                done[:] = count, total
+                progress.update(bar, completed=count, total=total)
+
+            results = evaluate(
+                backbone,
+                plans,
+                out=out,
+                task=task,
+                split=split,
+                limit=limit,
+                seed=seed,
+                batch_size=batch_size,
+                blank=blank,
+                watch=watch,
+            )
+    except KeyboardInterrupt:
+        raise EosError(
+            f"stopped; {done[0]} of {done[1]} answers are kept in {out}. The same command goes on "
+            "from there"
+        ) from None
+    print(f"saved {out / 'results.json'}", file=sys.stderr)
+    _show(results, document=document, as_json=as_json)
+
+
+def _show(results: Results, *, document: Path | None, as_json: bool) -> None:
+    if document is not None:
+        write_atomically(document, markdown(results))
+        print(f"saved {document}", file=sys.stderr)
+    if as_json:
+        print(results.to_json(), end="")
+    else:
+        show_evaluation(results, width=None if sys.stdout.isatty() else WIDTH)

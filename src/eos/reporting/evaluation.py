@@ -1,0 +1,154 @@
+"""The tables of `eos eval`: for a terminal, and as Markdown for documents."""
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from eos.evaluation.estimates import Difference, Score
+from eos.evaluation.results import Results, Row
+
+COSTS = ("final", "mean", "FLOPs")
+DIFFERENCE, INTERVAL = "difference to full", "95%"
+
+
+def caption(results: Results) -> list[str]:
+    """Say what the numbers are, and what they are not."""
+    counts = sorted({asked.n for asked in results.families.values()})
+    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    cost = results.rows[0].cost
+    shown = "grey images instead of the true ones" if results.blank else "images as they are"
+    return [
+        f"{results.backbone}, {results.num_layers} layers, {results.visual_tokens} visual tokens; "
+        f"task {results.task}, split {results.split}, seed {results.seed}, n = {n} questions a "
+        f"family, {shown}. {results.note}",
+        "Accuracy in percent ± standard error; differences in points, question by question on the "
+        "same questions, ± standard error of the pairs. final, mean: visual tokens left, and "
+        f"entering a layer. FLOPs: over the full model's, prefill with {cost.text_tokens} text "
+        "tokens.",
+    ]
+
+
+def show_evaluation(results: Results, *, width: int | None = None) -> None:
+    """Print a table for each group of families, one of averages and costs, and the caption."""
+    console = Console(width=width)
+    for group in _groups(results):
+        console.print(_group_table(results, group))
+    console.print(_summary_table(results))
+    for paragraph in caption(results):
+        console.print(paragraph, highlight=False, markup=False)
+
+
+def markdown(results: Results) -> str:
+    """Write both tables as Markdown: accuracies with costs, then differences."""
+    names, groups = list(results.families), _groups(results)
+    averages = [*groups, "average"]
+    header = ["run", *COSTS, *names, *averages]
+    lines = [_line(header), _line(["---"] + ["---:"] * (len(header) - 1))]
+    chances = [f"{results.families[name].chance:.1f}" for name in names]
+    lines.append(_line(["*chance*", "", "", "", *chances, *_average_chances(results)]))
+    lines += [
+        _line([f"`{row.name}`", *_costs(row), *_each(row, names, groups, _accuracy)])
+        for row in results.rows
+    ]
+    if len(results.rows) > 1:
+        header = ["run", "final", *names, *averages, INTERVAL]
+        lines += ["", _line(header), _line(["---"] + ["---:"] * (len(header) - 1))]
+    for row in results.rows[1:]:
+        cells = [*_each(row, names, groups, _paired), _interval(row.average)]
+        lines.append(_line([f"`{row.name}`", str(row.cost.final_tokens), *cells]))
+    members = "; ".join(
+        f"{group}: " + ", ".join(_members(results, group, mirrored=True)) for group in groups
+    )
+    return "\n".join([*lines, "", *caption(results), "", f"Families: {members}.", ""])
+
+
+def _group_table(results: Results, group: str) -> Table:
+    names = _members(results, group)
+    table = Table(title=f"{group} families", title_justify="left")
+    table.add_column("run", overflow="fold")
+    for name in [*names, group]:
+        table.add_column(name, justify="right", no_wrap=True)
+    chances = [results.families[name].chance for name in names]
+    mean = sum(chances) / len(chances)
+    table.add_row("chance", *(f"{x:.1f}" for x in [*chances, mean]), style="dim", end_section=True)
+    for place, row in enumerate(results.rows):
+        scores = [*(row.families[name] for name in names), row.groups[group]]
+        table.add_row(row.name, *map(_stacked, scores), end_section=place == 0)
+    return table
+
+
+def _summary_table(results: Results) -> Table:
+    groups = _groups(results)
+    table = Table(title="averages over families, and costs", title_justify="left")
+    table.add_column("run", overflow="fold")
+    for name in [*COSTS, *groups, "average", DIFFERENCE, INTERVAL]:
+        table.add_column(name, justify="right")
+    for place, row in enumerate(results.rows):
+        accuracies = [_accuracy(row.groups[group]) for group in groups]
+        cells = [*_costs(row), *accuracies, _accuracy(row.average)]
+        table.add_row(
+            row.name, *cells, _paired(row.average), _interval(row.average), end_section=place == 0
+        )
+    return table
+
+
+def _groups(results: Results) -> list[str]:
+    return list(dict.fromkeys(asked.group for asked in results.families.values()))
+
+
+def _members(results: Results, group: str, *, mirrored: bool = False) -> list[str]:
+    return [
+        f"{name} (after {asked.mirrors})" if mirrored else name
+        for name, asked in results.families.items()
+        if asked.group == group
+    ]
+
+
+def _average_chances(results: Results) -> list[str]:
+    chosen = [_members(results, group) for group in _groups(results)] + [list(results.families)]
+    means = [sum(results.families[name].chance for name in own) / len(own) for own in chosen]
+    return [f"{mean:.1f}" for mean in means]
+
+
+def _each(
+    row: Row, names: Sequence[str], groups: Sequence[str], write: Callable[[Score], str]
+) -> list[str]:
+    scores = [row.families[name] for name in names] + [row.groups[group] for group in groups]
+    return [write(score) for score in [*scores, row.average]]
+
+
+def _costs(row: Row) -> list[str]:
+    cost = row.cost
+    return [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
+
+
+def _accuracy(score: Score) -> str:
+    return f"{score.accuracy:.1f} ± {score.stderr:.1f}"
+
+
+def _paired(score: Score) -> str:
+    paired: Difference | None = score.difference
+    return "-" if paired is None else f"{_signed(paired.points)} ± {paired.stderr:.1f}"
+
+
+def _interval(score: Score) -> str:
+    paired = score.difference
+    return "-" if paired is None else f"{_signed(paired.low)} to {_signed(paired.high)}"
+
+
+def _stacked(score: Score) -> str:
+    lines = [f"{score.accuracy:.1f}±{score.stderr:.1f}"]
+    if score.difference is not None:
+        lines.append(f"{_signed(score.difference.points)}±{score.difference.stderr:.1f}")
+    return "\n".join(lines)
+
+
+def _signed(points: float) -> str:
+    # round first: -0.04 is written 0.0, without a sign
+    rounded = round(points, 1)
+    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
