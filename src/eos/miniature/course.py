@@ -16,20 +16,26 @@ class Phase:
         size: of the images, in pixels.
         steps: how many updates.
         images: in each step; half of them show objects, half the other kinds of scenes.
+        rate: factor of the learning rates.
     """
 
     lesson: str
     size: int
     steps: int
     images: int
+    rate: float = 1.0
 
 
 COURSE = (
     Phase("tower", 48, 700, 48),
     Phase("tower", 96, 120, 12),
-    Phase("answers", 48, 1200, 32),
-    Phase("answers", 64, 500, 24),
-    Phase("answers", 96, 900, 16),
+    Phase("answers", 48, 180, 32),
+    Phase("answers", 48, 100, 16),
+    Phase("answers", 48, 100, 16, rate=0.25),
+    Phase("tower", 64, 500, 32, rate=0.3),
+    Phase("answers", 48, 1000, 16, rate=0.25),
+    Phase("answers", 64, 800, 16, rate=0.25),
+    Phase("answers", 96, 2000, 8, rate=0.25),
 )
 
 
@@ -50,6 +56,6 @@ def phase_at(course: Sequence[Phase], step: int) -> tuple[Phase, int]:
 def rate_at(course: Sequence[Phase], step: int) -> float:
     """Learning-rate factor: a short rise in each phase, a fall at the very end."""
     answering = sum(phase.steps for phase in course if phase.lesson == "answers")
-    _, before = phase_at(course, step)
+    phase, before = phase_at(course, step)
     rise = min(1.0, (before + 1) / RISE)
-    return rise * min(1.0, (total_steps(course) - step) / max(1.0, DECAY * answering))
+    return rise * phase.rate * min(1.0, (total_steps(course) - step) / max(1.0, DECAY * answering))
