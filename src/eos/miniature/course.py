@@ -33,9 +33,9 @@ COURSE = (
     Phase("answers", 48, 100, 16),
     Phase("answers", 48, 100, 16, rate=0.25),
     Phase("tower", 64, 500, 32, rate=0.3),
-    Phase("answers", 48, 1000, 16, rate=0.25),
-    Phase("answers", 64, 800, 16, rate=0.25),
-    Phase("answers", 96, 2000, 8, rate=0.25),
+    Phase("answers", 48, 400, 16, rate=0.25),
+    Phase("answers", 64, 600, 16, rate=0.25),
+    Phase("answers", 96, 2400, 8, rate=0.25),
 )
 
 
