@@ -112,7 +112,7 @@ def test_mistakes_are_explained(capsys, arguments, message):
 def test_everything_is_listed(capsys):
     assert cli.main(["ls", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"backbones", "scorers", "presets", "tasks"}
+    assert set(found) == {"backbones", "scorers", "presets", "tasks", "configs"}
     assert "arXiv 2403.06764" in found["presets"]["fastv"]
     assert cli.main(["ls", "presets"]) == 0
     assert "fastv" in capsys.readouterr().out

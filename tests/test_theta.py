@@ -6,7 +6,7 @@ from math import inf
 import pytest
 import torch
 
-from eos import ConfigError, Omega, Theta, cost
+from eos import ConfigError, Omega, Theta, cost, regime
 from eos.cost import LLAMA_7B
 from eos.theta import GROUPS, default_layers
 
@@ -46,9 +46,18 @@ def test_both_starts(init, gamma):
     assert theta.expected_schedule()[-1].item() == pytest.approx(64, rel=1e-4)
 
 
+def test_the_third_start_merges_everywhere():
+    def regimes(init):
+        values = torch.stack([start(init=init).value(group) for group in GROUPS[2:]], dim=1)
+        return {str(regime(*row)) for row in values.tolist()}
+
+    assert regimes("merge") == {"merge"}
+    assert regimes("prune") == {"prune"}
+
+
 def test_an_impossible_start_is_refused():
-    with pytest.raises(ConfigError, match=r"\['prune', 'uniform'\], found 'merge'"):
-        start(init="merge")
+    with pytest.raises(ConfigError, match=r"\['merge', 'prune', 'uniform'\], found 'pool'"):
+        start(init="pool")
     with pytest.raises(ConfigError, match="from 1 to 575, found 576"):
         Theta.start(32, visual_tokens=576, budget=576)
 

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from eos.evaluation.evaluate import evaluate
     from eos.evaluation.results import Results
     from eos.forward import reduced
+    from eos.loop import search
     from eos.losses import Objective, search_losses
     from eos.plan import Plan
     from eos.reduce.operate import Omega, unified_operator
     from eos.reduce.regime import Regime, regime
     from eos.relaxation import Relaxation
+    from eos.searching.settings import SearchConfig
     from eos.step import Operator, Original, Step
     from eos.theta import Theta
 
@@ -37,6 +39,7 @@ __all__ = [
     "Regime",
     "Relaxation",
     "Results",
+    "SearchConfig",
     "Step",
     "Theta",
     "__version__",
@@ -44,6 +47,7 @@ __all__ = [
     "load_backbone",
     "reduced",
     "regime",
+    "search",
     "search_losses",
     "unified_operator",
 ]
@@ -60,6 +64,8 @@ _HOMES = {
     "reduced": "eos.forward",
     "Relaxation": "eos.relaxation",
     **dict.fromkeys(["Objective", "search_losses"], "eos.losses"),
+    "SearchConfig": "eos.searching.settings",
+    "search": "eos.loop",
     "evaluate": "eos.evaluation.evaluate",
     "Results": "eos.evaluation.results",
     "Theta": "eos.theta",

@@ -81,14 +81,47 @@ def plan(
     print(found.to_json() if as_json else found, end="" if as_json else "\n")
 
 
+@app.command()
+def search(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG] [KEY=VALUE]...",
+            help="A YAML file, a name of `eos ls configs`, or nothing for the miniature's; then "
+            "values that win over it, such as budget=16 objective.align_weight=0.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The run's folder; the same command goes on there.")
+    ] = Path("runs/search"),
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search where, how much and how to reduce, by gradient; ends with a plan.json.
+
+    Several processes: accelerate launch -m eos search ...
+    """
+    from eos.reporting.search import search_and_show
+
+    given = arguments or []
+    named = [x for x in given[:1] if "=" not in x]
+    search_and_show(
+        source=named[0] if named else None,
+        changes=given[len(named) :],
+        out=out,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
 @app.command("ls")
 def list_things(
     what: Annotated[
-        str, typer.Argument(help="backbones, scorers, presets or tasks; all if left out.")
+        str, typer.Argument(help="backbones, scorers, presets, tasks or configs; all if left out.")
     ] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """List what there is to name: backbones, scorers, presets, tasks."""
+    """List what there is to name: backbones, scorers, presets, tasks, configs."""
     from eos.reporting.plans import catalogue, show_catalogue
 
     found = catalogue(what)
@@ -191,6 +224,34 @@ def evaluate(
         batch_size=batch_size,
         blank=blank,
         document=markdown,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def fidelity(
+    out: Annotated[Path, typer.Option(help="Folder of fidelity.json and fidelity.md.")],
+    backbone: Annotated[
+        str, typer.Option(help="'miniature', a folder, or a model's name on the hub.")
+    ] = "miniature",
+    samples: Annotated[int, typer.Option(help="Questions of the world to measure on.")] = 240,
+    batch: Annotated[int, typer.Option(help="Questions at once.")] = 8,
+    fractions: Annotated[
+        str, typer.Option(help="Kept of the visual tokens, with commas between.")
+    ] = "0.5,0.2,0.05",
+    seed: Annotated[int, typer.Option(help="Of the questions.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the gradients of a search with what removing tokens really does, layer by layer."""
+    from eos.reporting.fidelity import fidelity_and_show
+
+    fidelity_and_show(
+        backbone=backbone,
+        samples=samples,
+        batch=batch,
+        fractions=fractions,
+        seed=seed,
+        out=out,
         as_json=as_json,
     )
 

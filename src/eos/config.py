@@ -80,16 +80,15 @@ class Artifact(Frozen):
         return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def write_atomically(path: str | Path, text: str) -> None:
-    """Replace a file by new text in one step: temporary file beside it, fsync, rename."""
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Replace a file by new content in one step: temporary file beside it, fsync, rename."""
     path = Path(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(
-            "w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8"
-        ) as file:
+        with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
             try:
-                file.write(text)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(file.name, path)
@@ -102,7 +101,8 @@ def write_atomically(path: str | Path, text: str) -> None:
         ) from None
 
 
-_TAGS = ("unified", "original")  # pydantic names the branch of a union that it tried
+# pydantic names the branch of a union that it tried
+_TAGS = ("unified", "original", "world", "llava", "hub")
 
 
 def describe(failure: ValidationError, model: type[BaseModel]) -> str:
@@ -137,13 +137,20 @@ class ProblemsError(ValueError):
 
 def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
     """List the keys that are known at a location inside a model."""
+    branches: list[type[BaseModel]] = []
     for part in location:
         if isinstance(part, int):
             continue
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        models = _models_in(fields[part].annotation) if part in fields else []
-        model = models[0] if models else model
+        if part in fields:
+            branches = _models_in(fields[part].annotation)
+            model = branches[0] if branches else model
+        model = next((x for x in branches if _kinds(x) == (part,)), model)
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

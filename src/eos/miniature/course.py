@@ -27,15 +27,11 @@ class Phase:
 
 
 COURSE = (
-    Phase("tower", 48, 700, 48),
-    Phase("tower", 96, 120, 12),
-    Phase("answers", 48, 180, 32),
-    Phase("answers", 48, 100, 16),
-    Phase("answers", 48, 100, 16, rate=0.25),
-    Phase("tower", 64, 500, 32, rate=0.3),
-    Phase("answers", 48, 400, 16, rate=0.25),
-    Phase("answers", 64, 600, 16, rate=0.25),
-    Phase("answers", 96, 2400, 8, rate=0.25),
+    Phase("tower", 48, 1100, 48),
+    Phase("tower", 64, 700, 32),
+    Phase("answers", 48, 1500, 16, rate=0.5),
+    Phase("answers", 64, 600, 16, rate=0.5),
+    Phase("answers", 96, 2400, 8, rate=0.5),
 )
 
 

@@ -4,6 +4,7 @@ torch.optim.Muon orthogonalises in bfloat16, which some processors only emulate 
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,13 @@ def orthogonalised(matrices: Tensor, *, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum whose updates are orthogonalised; matrices of one shape go together."""
 
-    def __init__(self, params: Iterable[Tensor], *, lr: float, momentum: float = 0.95) -> None:
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        momentum: float = 0.95,
+    ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()

@@ -1,6 +1,7 @@
 """Student: the miniature while it learns, one step of a lesson, one look at what it knows."""
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from eos.miniature.supervision import DenseHeads, dense_accuracy, dense_loss, la
 
 OTHERS = ("digits", "strings", "chart", "diagram")
 DENSE = 0.5  # weight of the dense loss once there are answers
+TOWER = 0.3  # the vision tower's learning rates, relative to the decoder's
 TALKS = 0.25  # share of micro-batches that are conversations
 
 
@@ -33,16 +35,24 @@ class Student(nn.Module):
 
 
 def optimizers(student: Student) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the networks, AdamW for the rest."""
-    inner = [
-        parameter
-        for name, parameter in student.model.named_parameters()
-        if parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
-    ]
-    known = {id(parameter) for parameter in inner}
-    rest = [parameter for parameter in student.parameters() if id(parameter) not in known]
-    adam = torch.optim.AdamW(rest, lr=3e-3, betas=(0.9, 0.95), weight_decay=0.0)
-    return [Muon(inner, lr=0.02), adam]
+    """Muon for the matrices inside the networks, AdamW for the rest; the tower learns slower."""
+    tower = student.model.model.vision_tower
+    seeing = {id(parameter) for parameter in tower.parameters()}
+    matrices, others = [], []
+    for name, parameter in student.named_parameters():
+        inner = parameter.ndim == 2 and name.startswith("model.model.") and "embed" not in name
+        (matrices if inner else others).append(parameter)
+
+    def groups(parameters: list[nn.Parameter], rate: float) -> list[dict[str, Any]]:
+        slow = [parameter for parameter in parameters if id(parameter) in seeing]
+        fast = [parameter for parameter in parameters if id(parameter) not in seeing]
+        return [
+            {"params": slow, "lr": TOWER * rate, "base": TOWER * rate},
+            {"params": fast, "lr": rate, "base": rate},
+        ]
+
+    adam = torch.optim.AdamW(groups(others, 3e-3), betas=(0.9, 0.95), weight_decay=0.0)
+    return [Muon(groups(matrices, 0.02), lr=0.02), adam]
 
 
 def answer_loss(logits: Tensor, lesson: Lesson) -> Tensor:

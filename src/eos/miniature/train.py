@@ -40,7 +40,6 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     student = Student(config, seed=seed)
     helpers = optimizers(student)
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in helpers]
     step, total, begun = resume(out, student, helpers=helpers), total_steps(course), time.time()
     with _progress() as bar:
         task = bar.add_task("", total=total, completed=step)
@@ -48,8 +47,9 @@ def train(
             phase, _ = phase_at(course, step)
             found = study(student, phase, np.random.default_rng([0, 0, seed, step]))
             nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-            for optimizer, rate in zip(helpers, rates, strict=True):
-                optimizer.param_groups[0]["lr"] = rate * rate_at(course, step)
+            for optimizer in helpers:
+                for group in optimizer.param_groups:
+                    group["lr"] = group["base"] * rate_at(course, step)
                 optimizer.step()
                 optimizer.zero_grad()
             step += 1

@@ -10,12 +10,15 @@ from rich.table import Table
 from eos.backbones.families import FAMILIES
 from eos.config import Artifact
 from eos.errors import ConfigError
+from eos.evaluation.fidelity import Fidelity
 from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings
 from eos.evaluation.tasks import TASKS
 from eos.plan import Plan
 from eos.presets import BudgetKind, Preset, presets
 from eos.reduce.score import SCORERS
+from eos.searching.files import configs, purpose, read_config
+from eos.searching.settings import SearchConfig
 from eos.theta import Theta, ThetaFile
 
 KINDS = ("final", "mean", "published")
@@ -25,6 +28,8 @@ SCHEMAS: dict[str, type[Artifact]] = {
     "eos.preset/1": Preset,
     "eos.evaluation/1": Settings,
     "eos.results/1": Results,
+    "eos.search/1": SearchConfig,
+    "eos.fidelity/1": Fidelity,
 }
 
 
@@ -68,6 +73,7 @@ def catalogue(what: str) -> dict[str, dict[str, str]]:
             name: f"{task.what} Families: {', '.join(task.families)}."
             for name, task in TASKS.items()
         },
+        "configs": {name: purpose(path) for name, path in configs().items()},
     }
     if what == "all":
         return everything
@@ -87,6 +93,8 @@ def show_catalogue(found: dict[str, dict[str, str]]) -> None:
 
 def validate_file(path: Path) -> str:
     """Check a file against the schema it claims; return that schema."""
+    if path.suffix in (".yaml", ".yml"):  # what people write by hand: a search
+        return read_config(path).schema_
     schema = _schema(path)
     if schema not in SCHEMAS:
         raise ConfigError(f"{path}: expected a schema of {', '.join(SCHEMAS)}; found {schema!r}")

@@ -1,0 +1,37 @@
+"""Order: which samples a step learns from, as a pure function of the seed and the step.
+
+Every epoch is a permutation of its own. The processes of a run share a step's batch by slots, so
+what is learnt at a step does not depend on how many they are; a slot whose sample cannot be used
+draws others by itself.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from random import Random
+
+
+@lru_cache(maxsize=4)
+def _permutation(size: int, seed: int, epoch: int) -> list[int]:
+    order = list(range(size))
+    Random(f"eos {seed} epoch {epoch}").shuffle(order)
+    return order
+
+
+def first_choice(size: int, *, seed: int, step: int, slot: int, batch: int) -> int:
+    """Say which of ``size`` samples belongs into a slot of a step's global batch."""
+    epoch, place = divmod(step * batch + slot, size)
+    return _permutation(size, seed, epoch)[place]
+
+
+def choices(size: int, *, seed: int, step: int, slot: int, batch: int) -> Iterator[int]:
+    """Give a slot's sample, then one replacement after the other."""
+    yield first_choice(size, seed=seed, step=step, slot=slot, batch=batch)
+    replacements = Random(f"eos {seed} step {step} slot {slot}")
+    while True:
+        yield replacements.randrange(size)
+
+
+def held_out(size: int, count: int, *, seed: int) -> tuple[list[int], list[int]]:
+    """Part ``size`` samples into those to learn from and ``count`` to validate with."""
+    chosen = set(Random(f"eos {seed} held out").sample(range(size), min(count, size - 1)))
+    return [i for i in range(size) if i not in chosen], sorted(chosen)

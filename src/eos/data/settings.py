@@ -1,0 +1,47 @@
+"""Settings: where samples come from, as a configuration file says it."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, PositiveInt
+
+from eos.config import Frozen
+
+WORLD_SIZE = 100_000  # more than a search looks at; the world has no end
+
+
+class WorldData(Frozen):
+    """Questions of the miniature's world."""
+
+    kind: Literal["world"] = "world"
+    split: Literal["train", "validation", "test"] = "train"
+    families: tuple[str, ...] = ()  # all that are evaluated, if empty
+    seed: int = 0
+    size: PositiveInt = WORLD_SIZE
+
+
+class LlavaData(Frozen):
+    """Conversations in LLaVA's JSON, images in a folder."""
+
+    kind: Literal["llava"] = "llava"
+    file: str
+    images: str
+
+
+class HubData(Frozen):
+    """A dataset of the Hugging Face hub, or a folder that `datasets` saved.
+
+    ``conversations`` names a column of LLaVA conversations; without it, a question and an answer
+    have a column each.
+    """
+
+    kind: Literal["hub"] = "hub"
+    name: str
+    subset: str | None = None
+    split: str = "train"
+    image: str = "image"
+    question: str = "question"
+    answer: str = "answer"
+    conversations: str | None = None
+
+
+DataConfig: TypeAlias = Annotated[WorldData | LlavaData | HubData, Field(discriminator="kind")]

@@ -1,0 +1,174 @@
+"""Loop: gradient descent over Θ on a frozen backbone (Sec. 2.4-2.6), and the plan that comes out.
+
+`descend` is the algorithm; what it calls is a pure function of the step or a file of the run
+directory. The same call on the same directory goes on where it stopped, and ends with the same Θ.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from eos.backbones.backbone import Backbone
+from eos.backbones.processor import Processor, model_name
+from eos.data.samples import Source
+from eos.data.settings import DataConfig
+from eos.plan import Plan
+from eos.searching.gradients import find_gradients
+from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
+from eos.searching.processes import stoppable
+from eos.searching.run import (
+    Run,
+    Watch,
+    check_finite,
+    keep_step,
+    note_skipped,
+    note_step,
+    open_run,
+    pick_sources,
+)
+from eos.searching.schedule import (
+    drawn_budget,
+    learning_rate,
+    set_temperatures,
+    total_turns,
+    turn_at,
+)
+from eos.searching.settings import SearchConfig
+from eos.theta import Theta
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search found.
+
+    Attributes:
+        theta: Θ.
+        plan: of the budget that was asked for.
+        gaps: what becoming a plan costs, for every budget, largest first.
+        start: which start it came from.
+    """
+
+    theta: Theta
+    plan: Plan
+    gaps: list[Gap]
+    start: str
+
+
+def search(
+    backbone: Backbone,
+    data: Source | DataConfig,
+    config: SearchConfig | None = None,
+    *,
+    validation: Source | DataConfig | None = None,
+    processor: Processor | None = None,
+    out: str | Path | None = None,
+    watch: Watch | None = None,
+) -> Theta:
+    """Search Θ for a frozen backbone.
+
+    >>> theta = eos.search(backbone, data, eos.SearchConfig(budget=64))  # doctest: +SKIP
+
+    Args:
+        backbone: the model.
+        data: what to learn from: a source, or where to find one.
+        config: everything else; its own ``backbone`` and ``data`` are for the command line.
+        validation: what to measure on; by default as the configuration says.
+        processor: of a model that was not loaded from a name or a folder.
+        out: the run directory, where the search goes on if it was interrupted; None keeps nothing.
+        watch: told after every step where the search is.
+    """
+    options = {"validation": validation, "processor": processor, "out": out, "watch": watch}
+    return find(backbone, data, config, **options).theta  # type: ignore[arg-type]
+
+
+def find(
+    backbone: Backbone,
+    data: Source | DataConfig,
+    config: SearchConfig | None = None,
+    *,
+    validation: Source | DataConfig | None = None,
+    processor: Processor | None = None,
+    out: str | Path | None = None,
+    watch: Watch | None = None,
+) -> Answer:
+    """Search as `search` does, and give the plan and its discretisation gap, too."""
+    config = config or SearchConfig()
+    sources = pick_sources(data, validation, config)
+    with TemporaryDirectory() as nowhere, torch.random.fork_rng():
+        folder = Path(nowhere if out is None else out)
+        run = open_run(backbone, sources, config, processor=processor, folder=folder, watch=watch)
+        with stoppable() as run.stopping:
+            descend(run)
+        run.trackers.close()
+        return _answer(run)
+
+
+def descend(run: Run) -> None:
+    """Minimise Eq. 13 over Θ: start after start if several race, then with the best of them."""
+    config, state = run.config, run.state
+    while state.done < total_turns(config):
+        turn = turn_at(config, state.done, winner=state.winner)
+        racer = state.racers[turn.start]
+        torch.manual_seed(config.seed + turn.step)  # whatever is random follows from the step
+        set_temperatures(racer.theta, config, step=turn.step)
+        batch = run.reader.batch(
+            turn.step,
+            seed=config.seed,
+            size=config.batch,
+            slots=run.processes.slots(config.batch),
+            at_once=config.micro_batch or 0,
+        )
+        found = find_gradients(
+            run.backbone,
+            racer.theta,
+            config=config,
+            budget=drawn_budget(config, turn.step),
+            reader=run.reader,
+            batch=batch,
+            processes=run.processes,
+            stop=run.stopping.asked,
+        )
+        check_finite(run, found, batch, turn)
+        limit = float("inf") if config.clip is None else config.clip
+        norm = torch.nn.utils.clip_grad_norm_(racer.theta.parameters(), limit)
+        note_step(run, turn, found, norm=float(norm))
+        note_skipped(run.unused, state.done, batch.skipped)
+        racer.optimizer.param_groups[0]["lr"] = learning_rate(config, turn.step)
+        racer.optimizer.step()
+        state.done += 1
+        if turn.step + 1 == config.race_steps:
+            racer.loss = _validated(run, racer.theta)
+        keep_step(run, found)
+
+
+def _validated(run: Run, theta: Theta) -> float:
+    """Judge a start; all processes take the main one's word."""
+    exam = {"reader": run.examiner, "batch": run.examination}
+    loss = raced_loss(theta, run.config, run.backbone, **exam)  # type: ignore[arg-type]
+    return run.processes.of_main([loss])[0]
+
+
+def _answer(run: Run) -> Answer:
+    """Turn Θ into a plan, measure what that costs, and write both; a finished run is read."""
+    config, start = run.config, run.config.names[run.state.winner]
+    theta, path = run.state.racers[run.state.winner].theta, run.folder / "plan.json"
+    set_temperatures(theta, config, step=config.steps - 1)
+    if path.exists():
+        plan = Plan.load(path)
+        found = plan.provenance.get("search", {}).get("gaps", [])
+        return Answer(theta, plan, [Gap.model_validate(gap) for gap in found], start)
+    name = model_name(run.backbone.model)
+    plan = make_plan(theta, config, run.backbone, budget=config.budget, name=name)
+    exam = {"reader": run.examiner, "batch": run.examination}
+    gaps = measure_gaps(theta, config, run.backbone, **exam)  # type: ignore[arg-type]
+    told: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
+    told |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
+    plan = plan.model_copy(update={"provenance": {"search": told}})
+    run.processes.wait()
+    if run.processes.main:
+        theta.save(run.folder / "theta.json")
+        plan.save(path)
+    return Answer(theta, plan, gaps, start)

@@ -1,0 +1,98 @@
+"""Run `eos fidelity`: measure, show, save as JSON and Markdown."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from eos.backbones.backbone import load_backbone
+from eos.backbones.processor import load_processor, locate, model_name
+from eos.config import write_atomically
+from eos.data.batches import Reader
+from eos.data.settings import WorldData
+from eos.data.sources import open_source
+from eos.errors import ConfigError
+from eos.evaluation.fidelity import STEP, Fidelity, Level, measure_fidelity
+
+
+def fidelity_and_show(
+    *,
+    backbone: str,
+    samples: int,
+    batch: int,
+    fractions: str,
+    seed: int,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Measure on the world's validation questions with a progress bar; print and write."""
+    wanted = _fractions(fractions)
+    loaded = load_backbone(locate(backbone))
+    source = open_source(WorldData(split="validation", seed=seed))
+    reader = Reader(source, load_processor(backbone), "last")
+    columns = (TextColumn("layers"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("layers", total=None)
+        found = measure_fidelity(
+            loaded,
+            reader=reader,
+            batch=reader.first(samples, at_once=batch),
+            name=model_name(backbone),
+            fractions=wanted,
+            watch=lambda done, total: progress.update(bar, completed=done, total=total),
+        )
+    found.save(out / "fidelity.json")
+    write_atomically(out / "fidelity.md", markdown(found))
+    print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
+    print(found.to_json() if as_json else markdown(found), end="")
+
+
+def markdown(found: Fidelity) -> str:
+    """Write a table of agreements, then one of layers for each keep fraction."""
+    lines = [
+        f"{found.backbone}: {found.visual_tokens} visual tokens, one reducer (`{found.score}`, "
+        f"prune) at a time at layers {found.layers[0]} to {found.layers[-1]}, {found.samples} "
+        f"questions. The derivative of the loss in g·c, against central differences of "
+        f"±{STEP:.0%} of the kept tokens under the deployed forward pass.",
+        "",
+        "| selection, through | keep | rank correlation | signs agree | signs, certain layers |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for method in found.levels[0].methods:
+        for level in found.levels:
+            own = level.methods[method]
+            sure = "–" if own.certain_signs is None else f"{own.certain_signs:.0%}"
+            lines.append(
+                f"| {method} | {level.keep_frac:g} ({level.keep} ± {level.step}) | {own.rank:.2f} "
+                f"| {own.signs:.0%} | {sure} of {level.certain} |"
+            )
+    lines += ["", "A layer is certain if its difference exceeds two standard errors."]
+    for level in found.levels:
+        lines += ["", *_layers(found, level)]
+    return "\n".join(lines) + "\n"
+
+
+def _layers(found: Fidelity, level: Level) -> list[str]:
+    names = list(level.methods)
+    lines = [
+        f"Keep {level.keep} ({level.keep_frac:g}), derivatives ± standard error:",
+        "",
+        f"| layer | difference | {' | '.join(names)} |",
+        f"|---:|{'---:|' * (len(names) + 1)}",
+    ]
+    for place, layer in enumerate(found.layers):
+        values = [level.difference[place], *(level.methods[n].gradient[place] for n in names)]
+        cells = " | ".join(f"{x.mean:.3f} ± {x.stderr:.3f}" for x in values)
+        lines.append(f"| {layer} | {cells} |")
+    return lines
+
+
+def _fractions(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < fraction < 1 for fraction in found):
+        raise ConfigError(f"expected keep fractions between 0 and 1, found {text!r}")
+    return found

@@ -1,0 +1,1 @@
+"""Searching: what the loop stands on. Settings, schedules, state on disk, measures, processes."""

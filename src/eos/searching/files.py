@@ -1,0 +1,97 @@
+"""Files: configurations by name or path, with values of the command line on top."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from eos.config import write_atomically
+from eos.errors import ConfigError, numbered
+from eos.searching.settings import SearchConfig
+
+DEFAULT = "miniature"
+
+
+def configs() -> dict[str, Path]:
+    """Find the packaged configurations, by name."""
+    folder = Path(str(files("eos"))) / "configs" / "search"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def purpose(path: Path) -> str:
+    """Say what a configuration is for: the first line of its header."""
+    return path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+
+
+def read_config(source: str | Path | None = None, changes: Sequence[str] = ()) -> SearchConfig:
+    """Read a configuration by name or path; ``key=value`` changes win, also ``false`` and ``0``."""
+    path = _find(DEFAULT if source is None else source)
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise ConfigError(f"cannot read {path}: {failure.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as failure:
+        raise ConfigError(f"{path} is not YAML: {failure}") from None
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: expected keys with values, found {type(data).__name__}")
+    try:
+        return SearchConfig(**changed(data, changes))
+    except ConfigError as failure:
+        raise ConfigError(f"{path}: {failure}") from None
+
+
+def changed(data: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """Put ``key=value`` into a configuration; dots lead inside, values are YAML."""
+    result, problems = _copied(data), []
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key:
+            problems.append(f"expected key=value, found {change!r}")
+            continue
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            problems.append(f"{key}: expected a value in YAML, found {text!r}")
+            continue
+        *way, last = key.split(".")
+        place = result
+        for part in way:
+            inside = place.get(part)
+            place[part] = place = inside if isinstance(inside, dict) else {}
+        if last == "kind" and place.get("kind") != value:
+            place.clear()  # another kind of data has other keys
+        place[last] = value
+    if problems:
+        raise ConfigError(numbered(problems))
+    return result
+
+
+def write_config(path: Path, config: SearchConfig) -> None:
+    """Write a configuration as YAML, every value included."""
+    data = config.model_dump(mode="json", by_alias=True)
+    write_atomically(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+
+
+def _find(source: str | Path) -> Path:
+    known = configs()
+    if str(source) in known:
+        return known[str(source)]
+    path = Path(source)
+    if path.is_dir():
+        return path / "config.yaml"
+    if path.exists() or path.suffix in (".yaml", ".yml"):
+        return path
+    close = get_close_matches(str(source), known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(
+        f"expected a YAML file, the folder of a run, or one of {', '.join(known)}; found "
+        f"{str(source)!r}{hint}"
+    )
+
+
+def _copied(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copied(x) if isinstance(x, dict) else x for key, x in data.items()}

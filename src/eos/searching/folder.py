@@ -1,0 +1,199 @@
+"""Folder: the run directory is the state. Atomic files, journals without doubled or missing lines.
+
+config.yaml, env.json, history.jsonl, theta.json, plan.json, checkpoint.safetensors; skipped.jsonl
+names the samples that were not used. No pickle is written or read.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from eos.config import write_atomically
+from eos.errors import ConfigError, numbered
+from eos.searching.files import read_config, write_config
+from eos.searching.settings import SearchConfig
+from eos.theta import GROUPS, Theta
+
+CHECKPOINT = "checkpoint.safetensors"
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW
+SPARE = 8 * 2**20  # bytes that files besides the history need at most
+
+
+@dataclass
+class Racer:
+    """One start on its way: Θ, its optimiser, and its validation loss once raced."""
+
+    theta: Theta
+    optimizer: torch.optim.AdamW
+    loss: float | None = None
+
+
+@dataclass
+class State:
+    """Where a run is.
+
+    Attributes:
+        racers: every start.
+        facts: what the run belongs to; a run that goes on must find the same.
+        done: steps done, of all starts together.
+        tried: samples looked at, and
+        skipped: how many of them could not be used.
+    """
+
+    racers: list[Racer]
+    facts: dict[str, str]
+    done: int = 0
+    tried: int = 0
+    skipped: int = 0
+
+    @property
+    def winner(self) -> int:
+        """The place of the start that goes on: the lowest loss, the first of equals."""
+        losses = [float("inf") if racer.loss is None else racer.loss for racer in self.racers]
+        return losses.index(min(losses))
+
+
+@dataclass
+class Journal:
+    """A file of lines, one JSON object each, that belong to numbered turns."""
+
+    path: Path
+    lines: list[str] = field(default_factory=list)
+
+    def append(self, turn: int, entry: dict[str, Any]) -> None:
+        """Note a line; it is written with the next `flush`."""
+        self.lines.append(json.dumps({"turn": turn, **entry}, allow_nan=False) + "\n")
+
+    def flush(self) -> None:
+        """Write what was noted, through to the disk."""
+        if not self.lines:
+            return
+        try:
+            with self.path.open("a", encoding="utf-8", newline="\n") as file:
+                file.write("".join(self.lines))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as failure:
+            raise ConfigError(
+                f"cannot write {self.path}: {failure.strerror}; the checkpoint is unchanged, and "
+                "the same command goes on from it"
+            ) from None
+        self.lines.clear()
+
+    def rewind(self, done: int) -> list[int]:
+        """Drop lines that are torn or of turns not ``done``; give the turns of the others."""
+        if not self.path.exists():
+            return []
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        kept, turns = [], []
+        for line in text.splitlines(keepends=True):
+            turn = _turn(line)
+            if turn is not None and 0 <= turn < done:
+                kept.append(line)
+                turns.append(turn)
+        if "".join(kept) != text:
+            write_atomically(self.path, "".join(kept))
+        return turns
+
+
+def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], sites: int) -> None:
+    """Write what a run is told; report a folder that cannot be used before the first step."""
+    path = folder / "config.yaml"
+    if path.exists():
+        before, now = read_config(path).identity(), config.identity()
+        problems = [
+            f"expected {key} {before[key]!r}, found {now[key]!r}"
+            for key in now
+            if before[key] != now[key]
+        ]
+        if problems:
+            raise ConfigError(
+                f"{folder} holds another search: {numbered(problems)}\nName another folder, or ask "
+                "the same"
+            )
+    elif (folder / CHECKPOINT).exists():
+        raise ConfigError(f"expected a config.yaml beside {folder / CHECKPOINT}, found none")
+    write_config(path, config)
+    write_atomically(folder / "env.json", json.dumps(environment, indent=2) + "\n")
+    lines = config.steps * len(config.names) // config.log_every + 1
+    needed = SPARE + lines * (600 + 170 * sites)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise ConfigError(
+            f"expected {needed / 2**20:.0f} MiB of free space for {folder}, found "
+            f"{free / 2**20:.0f}; free some, or name another folder"
+        )
+
+
+def save_state(folder: Path, state: State, *, theta: Theta) -> None:
+    """Write the checkpoint, and ``theta`` for people, each in one step."""
+    tensors: dict[str, Tensor] = {}
+    for place, racer in enumerate(state.racers):
+        for group in GROUPS:
+            weight = racer.theta.weights[group]
+            tensors[f"{place}.{group}"] = weight.detach()
+            for name, moment in racer.optimizer.state.get(weight, {}).items():
+                tensors[f"{place}.{group}.{name}"] = torch.as_tensor(moment)
+    counts = {"done": state.done, "tried": state.tried, "skipped": state.skipped}
+    losses = [racer.loss for racer in state.racers]
+    note = {"schema": "eos.checkpoint/1", **counts, "losses": losses, "facts": state.facts}
+    data = save({k: v.contiguous() for k, v in tensors.items()}, {"eos": json.dumps(note)})
+    write_atomically(folder / CHECKPOINT, data)
+    theta.save(folder / "theta.json")
+
+
+def load_state(folder: Path, state: State) -> bool:
+    """Take up what a folder holds; False if it holds nothing yet."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return False
+    data = path.read_bytes()
+    try:
+        tensors, note = load(data), _note(data)
+    except (SafetensorError, ValueError, KeyError) as failure:
+        raise ConfigError(f"{path}: expected a checkpoint of a search, found: {failure}") from None
+    problems = [
+        f"expected the {name} {note['facts'].get(name)!r}, found {found!r}"
+        for name, found in state.facts.items()
+        if note["facts"].get(name) != found
+    ]
+    if problems:
+        raise ConfigError(
+            f"{folder} holds a search of something else: {numbered(problems)}\nName another folder"
+        )
+    state.done, state.tried, state.skipped = note["done"], note["tried"], note["skipped"]
+    for place, racer in enumerate(state.racers):
+        racer.loss = note["losses"][place]
+        for group in GROUPS:
+            weight = racer.theta.weights[group]
+            weight.data.copy_(tensors[f"{place}.{group}"])
+            if f"{place}.{group}.step" in tensors:
+                racer.optimizer.state[weight] = {
+                    name: tensors[f"{place}.{group}.{name}"].clone() for name in MOMENTS
+                }
+    return True
+
+
+def _note(data: bytes) -> dict[str, Any]:
+    """Read the metadata: a header whose length the first eight bytes say."""
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    note: dict[str, Any] = json.loads(header["__metadata__"]["eos"])
+    return note
+
+
+def _turn(line: str) -> int | None:
+    if not line.endswith("\n"):
+        return None
+    try:
+        found = json.loads(line)["turn"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, int) else None

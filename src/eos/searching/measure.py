@@ -1,0 +1,155 @@
+"""Measure: validation losses of plans, and the gap between Θ's own pass and the plan it becomes."""
+
+from collections.abc import Mapping
+from math import sqrt
+from statistics import fmean, stdev
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from eos.backbones.backbone import Backbone
+from eos.backbones.processor import place_inputs
+from eos.config import Frozen
+from eos.data.batches import Batch, Reader
+from eos.errors import PlanError
+from eos.forward import Reduction, attached
+from eos.passes import IGNORED, taught_places
+from eos.plan import Plan
+from eos.searching.schedule import AtBudget
+from eos.searching.settings import SearchConfig
+from eos.theta import Theta
+
+
+class Estimate(Frozen):
+    """A mean with its standard error."""
+
+    mean: float
+    stderr: float
+
+
+class Gap(Frozen):
+    """What becomes of the loss on the way from Θ to a plan, on the same validation samples.
+
+    Attributes:
+        budget: final visual tokens.
+        samples: how many.
+        full: cross-entropy of the full model's answers.
+        theta: of Θ's own pass, with its own counts.
+        plan: of the plan that is deployed.
+        gap: plan minus theta, sample by sample.
+    """
+
+    budget: int
+    samples: int
+    full: Estimate
+    theta: Estimate
+    plan: Estimate
+    gap: Estimate
+
+
+def make_plan(
+    theta: Theta, config: SearchConfig, backbone: Backbone, *, budget: int, name: str = "any"
+) -> Plan:
+    """Make the plan of a budget: the C largest gates, the schedule rescaled."""
+    return Plan.from_theta(
+        theta,
+        budget=budget,
+        max_layers=max(1, int(config.objective.max_layers)),
+        score=config.score,
+        input_score=config.input_score,
+        dims=backbone.dims,
+        backbone=name,
+        text_tokens=config.objective.text_tokens,
+    )
+
+
+def own_plan(theta: Theta, config: SearchConfig, backbone: Backbone) -> Plan:
+    """Write what the search's forward pass does, as a plan."""
+    return Plan.from_theta(
+        theta,
+        max_layers=None,
+        score=config.score,
+        input_score=config.input_score,
+        dims=backbone.dims,
+    )
+
+
+def full_plan(theta: Theta) -> Plan:
+    """Write the full model as a plan without steps."""
+    return Plan(visual_tokens=theta.visual_tokens, num_layers=theta.num_layers, steps=())
+
+
+@torch.no_grad()
+def sample_losses(
+    backbone: Backbone, plans: Mapping[str, Plan], *, reader: Reader, batch: Batch
+) -> dict[str, list[float]]:
+    """Cross-entropy of each sample's answers under each plan, as deployed."""
+    losses: dict[str, list[float]] = {name: [] for name in plans}
+    for piece in batch.pieces():
+        inputs, labels = reader.inputs(piece)
+        inputs = place_inputs(backbone.model, inputs)
+        labels = labels.to(backbone.model.device)
+        for name, plan in plans.items():
+            handler = Reduction(backbone, plan)
+            handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
+            with attached(backbone, handler) as model:
+                logits = model(**inputs, use_cache=False).logits
+            losses[name] += _each(logits, labels[:, handler.wanted + 1])
+    return losses
+
+
+def raced_loss(
+    theta: Theta, config: SearchConfig, backbone: Backbone, *, reader: Reader, batch: Batch
+) -> float:
+    """Judge a start by the plans it would become, mean over samples and budgets."""
+    try:
+        plans = {
+            str(budget): make_plan(theta, config, backbone, budget=budget)
+            for budget in config.all_budgets
+        }
+    except PlanError:  # no gate is open: nothing to deploy
+        return float("inf")
+    losses = sample_losses(backbone, plans, reader=reader, batch=batch)
+    return fmean(fmean(own) for own in losses.values())
+
+
+def measure_gaps(
+    theta: Theta, config: SearchConfig, backbone: Backbone, *, reader: Reader, batch: Batch
+) -> list[Gap]:
+    """Compare the full model, Θ's own pass and the plan, for every budget."""
+    plans = {"full": full_plan(theta)}
+    for budget in config.all_budgets:
+        seen = theta if not config.budgets else AtBudget(theta, budget)
+        plans[f"theta {budget}"] = own_plan(seen, config, backbone)
+        plans[f"plan {budget}"] = make_plan(theta, config, backbone, budget=budget)
+    losses = sample_losses(backbone, plans, reader=reader, batch=batch)
+    return [
+        _gap(budget, losses["full"], losses[f"theta {budget}"], losses[f"plan {budget}"])
+        for budget in config.all_budgets
+    ]
+
+
+def _gap(budget: int, full: list[float], theta: list[float], plan: list[float]) -> Gap:
+    return Gap(
+        budget=budget,
+        samples=len(full),
+        full=estimate(full),
+        theta=estimate(theta),
+        plan=estimate(plan),
+        gap=estimate([after - before for after, before in zip(plan, theta, strict=True)]),
+    )
+
+
+def estimate(values: list[float]) -> Estimate:
+    """Mean and standard error; the error of a single value is not known and given as 0."""
+    error = stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
+    return Estimate(mean=round(fmean(values), 6), stderr=round(error, 6))
+
+
+def _each(logits: Tensor, targets: Tensor) -> list[float]:
+    each = cross_entropy(
+        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
+    ).view(targets.shape)
+    means: list[float] = (each.sum(1) / (targets != IGNORED).sum(1)).tolist()
+    return means

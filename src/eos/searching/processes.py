@@ -1,0 +1,169 @@
+"""Processes: a search on one process or on several, through accelerate.
+
+Every process runs the whole backbone (as ``device_map`` places it) on its slots of each batch; what
+they found is summed, so that all move Θ alike. Sharding one backbone over processes is refused: Θ
+reads the weights of layers outside their forward pass.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from eos.errors import ConfigError
+
+SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
+
+
+class Processes:
+    """Who takes part in a search, and which of them this is.
+
+    Attributes:
+        rank: of this process.
+        count: of all.
+        device: where this one's model belongs.
+    """
+
+    def __init__(self) -> None:
+        from accelerate import PartialState  # type: ignore[import-untyped]  # takes a second that a command's help must not
+
+        state = PartialState()
+        if state.distributed_type.value in SHARDED:
+            raise ConfigError(
+                "expected processes that each hold the backbone, found "
+                f"{state.distributed_type.value}, which shards it; launch with --multi_gpu, and "
+                "set device_map=auto for a backbone larger than one device"
+            )
+        self.rank: int = state.process_index
+        self.count: int = state.num_processes
+        self.device: torch.device = state.device
+        self._state = state
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes files and talks."""
+        return self.rank == 0
+
+    def slots(self, batch: int) -> range:
+        """Say which slots of a global batch are this process's."""
+        if batch < self.count:
+            raise ConfigError(
+                f"expected a batch of at least {self.count}, one sample for each process; found "
+                f"{batch}"
+            )
+        return range(self.rank, batch, self.count)
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sum over all processes, the same bits on each."""
+        if self.count == 1:
+            return values
+        there = values.to(self._where())
+        dist.all_reduce(there)
+        return there.to(values.device)
+
+    def of_main(self, values: Sequence[float]) -> list[float]:
+        """Give every process the numbers that the main one found."""
+        if self.count == 1:
+            return list(values)
+        there = torch.tensor(values, dtype=torch.float64, device=self._where())
+        dist.broadcast(there, 0)
+        return [float(x) for x in there.tolist()]
+
+    def gathered(self, numbers: Sequence[int], *, size: int) -> list[int]:
+        """Collect whole numbers of all processes, at most ``size`` of each."""
+        if self.count == 1:
+            return list(numbers)
+        own = [*numbers, *[-1] * (size - len(numbers))]
+        there = torch.tensor(own, device=self._where())
+        found = [torch.empty_like(there) for _ in range(self.count)]
+        dist.all_gather(found, there)
+        return [int(x) for part in found for x in part.tolist() if x >= 0]
+
+    def wait(self) -> None:
+        """Go on when all are here."""
+        self._state.wait_for_everyone()
+
+    def leave(self) -> None:
+        """Part from the others."""
+        if self.count > 1:
+            self._state.destroy_process_group()
+
+    def _where(self) -> torch.device:
+        return torch.device("cpu") if dist.get_backend() == "gloo" else self.device
+
+
+class Trackers:
+    """TensorBoard or Weights & Biases through accelerate, if any is asked for."""
+
+    def __init__(self, names: Sequence[str], folder: Path, config: dict[str, Any]) -> None:
+        self._accelerator: Any = None
+        if not names:
+            return
+        from accelerate import Accelerator
+        from accelerate.tracking import get_available_trackers  # type: ignore[import-untyped]
+
+        ready = {str(name.value) for name in get_available_trackers()}
+        missing = [name for name in names if name not in ready]
+        if missing:
+            raise ConfigError(
+                f"expected trackers that are installed, found none for {', '.join(missing)}; "
+                "install tensorboard or wandb, or leave trackers empty"
+            )
+        self._accelerator = Accelerator(log_with=list(names), project_dir=folder)
+        self._accelerator.init_trackers("eos", config=_flat(config))
+
+    def log(self, values: dict[str, float], *, step: int) -> None:
+        """Show the numbers of a step."""
+        if self._accelerator is not None:
+            self._accelerator.log(values, step=step)
+
+    def close(self) -> None:
+        """Finish writing."""
+        if self._accelerator is not None:
+            self._accelerator.end_training()
+
+
+@dataclass
+class Stopping:
+    """Whether somebody asked to stop."""
+
+    asked: bool = field(default=False)
+
+
+@contextmanager
+def stoppable() -> Iterator[Stopping]:
+    """Turn the first Ctrl-C, or a polite request to end, into a flag; the second ends at once."""
+    stopping = Stopping()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping  # only the main thread hears signals
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stopping.asked:
+            raise KeyboardInterrupt
+        stopping.asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _flat(config: dict[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{before}{key}.")
+        else:
+            flat[before + key] = value if isinstance(value, (bool, int, float)) else str(value)
+    return flat

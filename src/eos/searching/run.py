@@ -1,0 +1,297 @@
+"""Run: a search on its way. How it is put together, what it notes, and how it is kept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eos import cost
+from eos.backbones.backbone import Backbone
+from eos.backbones.processor import Processor, fingerprint, load_processor
+from eos.data.batches import Batch, Reader, Skipped
+from eos.data.order import held_out
+from eos.data.samples import Source, Subset
+from eos.data.settings import DataConfig, WorldData
+from eos.data.sources import open_source
+from eos.environment import environment
+from eos.errors import ConfigError, DataError, EosError
+from eos.plan import ACTIVE_GATE
+from eos.searching.folder import Journal, Racer, State, load_state, prepare, save_state
+from eos.searching.gradients import Found
+from eos.searching.processes import Processes, Stopping, Trackers
+from eos.searching.schedule import (
+    Turn,
+    drawn_budget,
+    first_theta,
+    learning_rate,
+    total_turns,
+    turn_at,
+)
+from eos.searching.settings import SearchConfig
+from eos.theta import GROUPS, Theta
+
+MOST_SKIPPED = 0.05  # of the samples looked at
+AT_LEAST = 100  # samples that count as looked at, so that one bad one does not end a young run
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is shown while a search runs."""
+
+    done: int
+    total: int
+    start: str
+    loss: float
+    final_tokens: int
+    active_layers: float
+    flops_ratio: float
+    layers: list[int]
+    skipped: int
+
+
+Watch = Callable[[Status], None]
+
+
+@dataclass
+class Run:
+    """A search: what it is told, what it works with, where it is."""
+
+    backbone: Backbone
+    config: SearchConfig
+    reader: Reader
+    examiner: Reader
+    examination: Batch
+    processes: Processes
+    folder: Path
+    state: State
+    history: Journal
+    unused: Journal
+    trackers: Trackers
+    watch: Watch | None = None
+    stopping: Stopping = field(default_factory=Stopping)
+
+
+def open_run(
+    backbone: Backbone,
+    sources: tuple[Source, Source],
+    config: SearchConfig,
+    *,
+    processor: Processor | None,
+    folder: Path,
+    watch: Watch | None,
+) -> Run:
+    """Put together what a run needs, and take up what its folder holds."""
+    processes = Processes()
+    processes.slots(config.batch)
+    processor = processor or load_processor(backbone.model)
+    rest = (processor, config.answers, config.max_text_tokens)
+    reader, examiner = (Reader(source, *rest) for source in sources)
+    at_once = config.micro_batch or config.batch
+    examination = examiner.first(config.validation.samples, at_once=at_once)
+    run = Run(
+        backbone,
+        config,
+        reader,
+        examiner,
+        examination,
+        processes,
+        folder,
+        _first_state(backbone, config, examiner=examiner, examination=examination),
+        Journal(folder / "history.jsonl"),
+        Journal(folder / f"skipped{'' if processes.main else f'-{processes.rank}'}.jsonl"),
+        Trackers(config.trackers, folder, config.model_dump(mode="json")),
+        watch,
+    )
+    run.state.facts["data"] = sources[0].describe()
+    if processes.main:
+        sites = len(run.state.racers[0].theta.sites)
+        prepare(folder, config, environment=_environment(backbone, config), sites=sites)
+    processes.wait()
+    load_state(folder, run.state)
+    processes.wait()
+    _rewind(run)
+    note_skipped(run.unused, -1, examination.skipped)
+    return run
+
+
+def pick_sources(
+    data: Source | DataConfig, validation: Source | DataConfig | None, config: SearchConfig
+) -> tuple[Source, Source]:
+    """Open what to learn from and what to validate with; they share no sample."""
+    source = data if isinstance(data, Source) else open_source(data)
+    chosen = config.validation.data if validation is None else validation
+    if chosen is None and isinstance(data, WorldData):
+        chosen = data.model_copy(update={"split": "validation"})
+    if chosen is not None:
+        return source, chosen if isinstance(chosen, Source) else open_source(chosen)
+    learnt, held = held_out(len(source), config.validation.samples, seed=config.seed)
+    return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
+
+
+def check_finite(run: Run, found: Found, batch: Batch, turn: Turn) -> None:
+    """Stop at a loss that is no number, with the last good Θ saved and the batch named."""
+    if found.finite:
+        return
+    own = [answered.index for answered in batch.answered]
+    indices = run.processes.gathered(own, size=run.config.batch)
+    keep_state(run)
+    ids = ", ".join(run.reader.source.name(index) for index in indices)
+    bad = {
+        name: value for name, value in found.terms.items() if value != value or abs(value) > 1e30
+    }
+    raise DataError(
+        f"expected finite losses and gradients, found {bad or 'gradients that are not'} at step "
+        f"{turn.step} in the batch {ids}. The last good Θ is in {run.folder / 'theta.json'}; look "
+        "at these samples, or lower lr"
+    )
+
+
+def note_step(run: Run, turn: Turn, found: Found, *, norm: float) -> None:
+    """Log every term and every variable of a step, and show where the search is."""
+    config, theta = run.config, run.state.racers[turn.start].theta
+    schedule = theta.retain_schedule()
+    ratio = cost.flops_ratio(
+        schedule,
+        run.backbone.dims,
+        tokens=theta.visual_tokens,
+        text_tokens=config.objective.text_tokens,
+    )
+    gates = theta.g.detach()
+    status = Status(
+        done=run.state.done + 1,
+        total=total_turns(config),
+        start=config.names[turn.start],
+        loss=found.terms["total"],
+        final_tokens=schedule[-1],
+        active_layers=float(gates.sum()),
+        flops_ratio=float(ratio),
+        layers=[x for x, g in zip(theta.sites, gates.tolist(), strict=True) if g > ACTIVE_GATE],
+        skipped=run.state.skipped + found.skipped,
+    )
+    if run.watch is not None and run.processes.main:
+        run.watch(status)
+    if run.processes.main and _logged(config, turn):
+        run.history.append(run.state.done, _entry(config, theta, turn, found, status, norm))
+        numbers = {f"loss/{name}": value for name, value in found.terms.items()}
+        numbers |= {"final_tokens": schedule[-1], "active_layers": status.active_layers}
+        numbers |= {"flops_ratio": status.flops_ratio, "gradient_norm": norm}
+        run.trackers.log(numbers, step=run.state.done)
+
+
+def note_skipped(journal: Journal, turn: int, skipped: Sequence[Skipped]) -> None:
+    """Name samples that were not used."""
+    for sample in skipped:
+        journal.append(turn, {"id": sample.id, "reason": sample.reason})
+
+
+def keep_step(run: Run, found: Found) -> None:
+    """Count, save when it is time, and stop if it must be."""
+    state, config = run.state, run.config
+    state.tried, state.skipped = state.tried + found.tried, state.skipped + found.skipped
+    too_many = state.skipped > MOST_SKIPPED * max(state.tried, AT_LEAST)
+    ended = state.done == total_turns(config)
+    if ended or found.stop or too_many or state.done % config.save_every == 0:
+        keep_state(run)
+    if too_many:
+        reasons = _reasons(run.folder)
+        raise DataError(
+            f"expected at most {MOST_SKIPPED:.0%} unusable samples, found {state.skipped} of "
+            f"{state.tried}; {run.folder / 'skipped.jsonl'} names them, such as: {reasons}"
+        )
+    if found.stop and not ended:
+        raise EosError(
+            f"stopped after {state.done} of {total_turns(config)} steps; all of it is in "
+            f"{run.folder}. The same command goes on from there"
+        )
+
+
+def keep_state(run: Run) -> None:
+    """Write journals first, then the checkpoint that vouches for them."""
+    run.unused.flush()
+    if run.processes.main:
+        run.history.flush()
+        done = max(run.state.done - 1, 0)
+        turn = turn_at(run.config, done, winner=run.state.winner)
+        save_state(run.folder, run.state, theta=run.state.racers[turn.start].theta)
+
+
+def _entry(
+    config: SearchConfig, theta: Theta, turn: Turn, found: Found, status: Status, norm: float
+) -> dict[str, Any]:
+    """Write one line of the history: the step as it was, before Θ moved."""
+    return {
+        "start": status.start,
+        "step": turn.step,
+        "budget": drawn_budget(config, turn.step),
+        "lr": learning_rate(config, turn.step),
+        "loss": found.terms,
+        "gradient_norm": norm,
+        "final_tokens": status.final_tokens,
+        "expected_final_tokens": float(theta.expected_schedule()[-1].detach()),
+        "active_layers": status.active_layers,
+        "flops_ratio": status.flops_ratio,
+        "layers": status.layers,
+        "gate_temperature": theta.gate_temperature,
+        "budget_temperature": theta.budget_temperature,
+        "theta": {
+            group: [x if abs(x) < float("inf") else str(x) for x in theta.value(group).tolist()]
+            for group in GROUPS
+        },
+    }
+
+
+def _logged(config: SearchConfig, turn: Turn) -> bool:
+    last = (config.steps - 1, config.race_steps - 1)
+    return turn.step % config.log_every == 0 or turn.step in last
+
+
+def _rewind(run: Run) -> None:
+    """Cut the journals to what the checkpoint knows."""
+    run.unused.rewind(run.state.done)
+    if not run.processes.main:
+        return
+    turns = run.history.rewind(run.state.done)
+    wanted = [
+        done
+        for done in range(run.state.done)
+        if _logged(run.config, turn_at(run.config, done, winner=run.state.winner))
+    ]
+    if not set(wanted) <= set(turns):
+        raise ConfigError(
+            f"expected {len(wanted)} lines of the steps done in {run.history.path}, found "
+            f"{len(turns)}: some are lost. Name another folder to begin anew"
+        )
+
+
+def _first_state(
+    backbone: Backbone, config: SearchConfig, *, examiner: Reader, examination: Batch
+) -> State:
+    """Begin: every start's Θ and optimiser, for as many visual tokens as the first image has."""
+    inputs, _ = examiner.inputs(examination.answered[:1])
+    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
+    racers = []
+    for start in range(len(config.names)):
+        theta = first_theta(config, start, num_layers=backbone.num_layers, visual_tokens=tokens)
+        optimizer = torch.optim.AdamW(
+            theta.weights.values(), lr=config.lr, weight_decay=config.weight_decay
+        )
+        racers.append(Racer(theta, optimizer))
+    facts = {
+        "backbone": fingerprint(backbone.model),
+        "validation": examiner.source.describe(),
+    }
+    return State(racers, facts)
+
+
+def _environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
+    model = backbone.model
+    dtype = str(model.dtype).removeprefix("torch.")
+    return environment(seed=config.seed, device=str(model.device), dtype=dtype)
+
+
+def _reasons(folder: Path) -> str:
+    """Quote a few samples that were not used, of whichever process."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("skipped*.jsonl"))]
+    return " | ".join("".join(texts).splitlines()[-3:])

@@ -1,0 +1,119 @@
+"""Schedule: learning rate, temperatures, budgets and turns, each a pure function of the step.
+
+Nothing here has a state, so nothing of it must be saved to go on.
+"""
+
+from dataclasses import dataclass
+from math import cos, pi
+from random import Random
+
+import torch
+from torch import Tensor
+
+from eos.searching.settings import SearchConfig
+from eos.theta import GROUPS, Group, Theta, default_layers
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whose step it is: the place of a start among ``names``, and its own step."""
+
+    start: int
+    step: int
+
+
+def total_turns(config: SearchConfig) -> int:
+    """Count the steps of all starts together."""
+    return config.steps + (len(config.names) - 1) * config.race_steps
+
+
+def turn_at(config: SearchConfig, done: int, *, winner: int) -> Turn:
+    """Say whose step follows after ``done`` ones: starts in turn, then the winner alone."""
+    race = config.race_steps
+    if done < race * len(config.names):
+        return Turn(*divmod(done, race))
+    return Turn(winner, done - race * (len(config.names) - 1) if race else done)
+
+
+def learning_rate(config: SearchConfig, step: int) -> float:
+    """Rise linearly over the warm-up, then fall to zero along a cosine."""
+    warm = round(config.warmup * config.steps)
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    progress = (step - warm) / max(1, config.steps - warm)
+    return config.lr * 0.5 * (1.0 + cos(pi * progress))
+
+
+def set_temperatures(theta: Theta, config: SearchConfig, *, step: int) -> None:
+    """Sharpen T_g and T_c geometrically, from the first step to the last (Eq. 10)."""
+    progress = step / max(1, config.steps - 1)
+    (g0, g1), (c0, c1) = config.gate_temperature, config.budget_temperature
+    theta.gate_temperature = g0 * (g1 / g0) ** progress
+    theta.budget_temperature = c0 * (c1 / c0) ** progress
+
+
+def drawn_budget(config: SearchConfig, step: int) -> int:
+    """Draw the budget of a step."""
+    if not config.budgets:
+        return config.budget
+    return Random(f"eos {config.seed} budget {step}").choice(config.budgets)
+
+
+def first_theta(config: SearchConfig, start: int, *, num_layers: int, visual_tokens: int) -> Theta:
+    """Make Θ as a start begins."""
+    opened = default_layers(num_layers) if config.layers is None else list(config.layers)
+    theta = Theta.start(
+        num_layers,
+        visual_tokens=visual_tokens,
+        budget=config.budget,
+        init=config.names[start],
+        layers=opened,
+        k_min=config.k_min,
+        input_site=config.input_site,
+    )
+    if config.fix_layers:
+        theta.fix("g", 0.0).fix("g", 1.0, layers=opened)
+        theta.set("c", 1.0 - (config.budget / visual_tokens) ** (1.0 / len(opened)))
+    for group, value in config.fix.items():
+        theta.fix(group, value)
+    set_temperatures(theta, config, step=0)
+    with torch.no_grad():  # the values above are meant at the first step's temperatures
+        theta.weights["g"] /= theta.gate_temperature
+        theta.weights["c"] /= theta.budget_temperature
+    return theta
+
+
+class AtBudget(Theta):
+    """Θ seen at another budget: keep fractions to one power s, Π(1 - g_l c_l)^s = budget / N_0.
+
+    Shares the weights of the Θ it is made of, and gradients reach them through s, too: whatever
+    budget a step draws teaches the same gates, operators and shares of the reduction.
+    """
+
+    def __init__(self, theta: Theta, budget: int) -> None:
+        super().__init__(
+            theta.num_layers,
+            visual_tokens=theta.visual_tokens,
+            k_min=theta.k_min,
+            input_site=theta.sites[0] < 0,
+        )
+        self.gate_temperature = theta.gate_temperature
+        self.budget_temperature = theta.budget_temperature
+        self.weights, self.budget = theta.weights, budget
+        for group in GROUPS:
+            self.get_buffer(f"fixed_{group}").copy_(theta.get_buffer(f"fixed_{group}"))
+
+    def value(self, group: Group) -> Tensor:
+        """Map one group's weights to its range; c as the budget wants it."""
+        if group != "c":
+            return super().value(group)
+        gates = super().value("g")
+        logs = torch.log1p(-(gates * super().value("c")).clamp(max=1.0 - 1e-6))
+        wanted = torch.log(torch.tensor(self.budget / self.visual_tokens))
+        exponent = wanted / logs.sum().clamp(max=-1e-6)
+        # a gate that is shut stays so, whatever c would have to be
+        return -torch.expm1(exponent * logs) / gates.clamp_min(1e-6)
+
+    def entries(self, group: Group) -> list[float | Tensor]:
+        """One group's values site by site; no c is fixed at another budget."""
+        return list(self.value("c").unbind()) if group == "c" else super().entries(group)

@@ -1,0 +1,170 @@
+"""Settings: everything a search is told, in one YAML file (App. A.1, Table 5)."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from typing_extensions import Self
+
+from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
+from eos.cost import K_MIN
+from eos.data.batches import Taught
+from eos.data.settings import DataConfig, WorldData
+from eos.losses import Objective
+from eos.plan import TEXT_TOKENS
+from eos.reduce.score import SCORERS
+from eos.reduce.select import ALPHA, SELECTIONS
+from eos.reference import AlignOn
+from eos.relaxation import Relaxation, Through
+from eos.step import DEFAULT_SCORER, INPUT_SCORER
+from eos.theta import Group, Init
+
+Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+# what may change when a run goes on: how it is watched, not what it finds
+NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
+
+
+class ObjectiveConfig(Frozen):
+    """The terms of Eqs. 13-14 and their weights; see `eos.losses.Objective`."""
+
+    max_layers: PositiveFloat = 3
+    max_flops: PositiveFloat | None = None
+    align_on: AlignOn = "text"
+    align_layers: tuple[int, ...] | None = None
+    ce_weight: NonNegativeFloat = 1.0
+    align_weight: NonNegativeFloat = 0.1
+    budget_weight: NonNegativeFloat = 1.0
+    layers_weight: NonNegativeFloat = 1.0
+    flops_weight: NonNegativeFloat = 1.0
+    text_tokens: int = TEXT_TOKENS
+
+    def at(self, budget: int) -> Objective:
+        """Make the objective of one budget."""
+        return Objective(budget=budget, **self.model_dump())
+
+
+class RelaxationConfig(Frozen):
+    """How gradients reach the counts; see `eos.relaxation.Relaxation`."""
+
+    selection: str = "marginal"
+    through: Through = "logits"
+    alpha: PositiveFloat = ALPHA
+    band: NonNegativeFloat = 0
+
+    def made(self) -> Relaxation:
+        """Make what the passes take."""
+        return Relaxation(**self.model_dump())
+
+
+class ValidationConfig(Frozen):
+    """What starts are raced and the answer is measured on.
+
+    Without ``data``, the world's validation split, or samples held out of what is learnt from.
+    """
+
+    samples: PositiveInt = 64
+    data: DataConfig | None = None
+
+
+class SearchConfig(Artifact):
+    """A search: the model, the data, the budget, and how Θ moves.
+
+    Attributes:
+        backbone: 'miniature', a folder, or a model's name on the hub.
+        device_map: how transformers spreads a model over devices; one device if None.
+        budget: B, final visual tokens; what ``plan.json`` is made for.
+        budgets: if given, each step draws one of them and runs Θ rescaled to it.
+        steps, batch, seed, lr, weight_decay, clip, warmup: of AdamW with a cosine (Table 5).
+        micro_batch: samples that go through the model at once; all of the batch if None.
+        init: where operators start; ``starts`` races several instead, each for ``race`` of the
+            steps, and the one of the lowest validation loss goes on.
+        layers: which start open, the paper's if None; ``fix_layers`` makes them the answer.
+        fix: groups that are held at a value, such as ``{rho: 0}``.
+        input_site: whether tokens may be reduced before the decoder, too.
+        gate_temperature, budget_temperature: T_g and T_c, from first to last step (Eq. 10).
+        answers: which answers of a conversation are taught.
+        max_text_tokens: longer samples are skipped.
+        checkpoint: recompute layers in the backward pass instead of keeping activations.
+        log_every, save_every: in steps.
+        trackers: ``tensorboard`` or ``wandb``, through accelerate.
+    """
+
+    schema_: Literal["eos.search/1"] = Field(default="eos.search/1", alias="schema")
+    backbone: str = "miniature"
+    device_map: str | None = None
+    data: DataConfig = WorldData()
+    validation: ValidationConfig = ValidationConfig()
+    budget: PositiveInt = 64
+    budgets: tuple[PositiveInt, ...] | None = None
+    steps: PositiveInt = 4000
+    batch: PositiveInt = 4
+    micro_batch: PositiveInt | None = None
+    seed: int = 42
+    lr: PositiveFloat = 1e-3
+    weight_decay: NonNegativeFloat = 0.0
+    clip: PositiveFloat | None = 1.0
+    warmup: Fraction = 0.05
+    init: Init = "uniform"
+    starts: tuple[Init, ...] | None = None
+    race: Fraction = 0.1
+    layers: tuple[int, ...] | None = None
+    fix_layers: bool = False
+    fix: dict[Group, ExtendedFloat] = Field(default_factory=dict)
+    input_site: bool = False
+    k_min: PositiveInt = K_MIN
+    # at T_g = 1 a closed gate's weight is -3.9, which 4,000 steps of 1e-3 could not open
+    gate_temperature: tuple[PositiveFloat, PositiveFloat] = (4.0, 16.0)
+    budget_temperature: tuple[PositiveFloat, PositiveFloat] = (1.0, 1.0)
+    score: str = DEFAULT_SCORER
+    input_score: str = INPUT_SCORER
+    objective: ObjectiveConfig = ObjectiveConfig()
+    relaxation: RelaxationConfig = RelaxationConfig()
+    answers: Taught = "all"
+    max_text_tokens: PositiveInt = 2048
+    checkpoint: bool = False
+    log_every: PositiveInt = 10
+    save_every: PositiveInt = 50
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        scorers = {"score": self.score, "input_score": self.input_score}
+        problems = [
+            f"{key}: expected one of {', '.join(SCORERS)}; found {name!r}"
+            for key, name in scorers.items()
+            if name not in SCORERS
+        ]
+        if self.relaxation.selection not in SELECTIONS:
+            problems.append(
+                f"relaxation.selection: expected one of {', '.join(sorted(SELECTIONS))}; found "
+                f"{self.relaxation.selection!r}"
+            )
+        if self.relaxation.band and self.relaxation.through == "states":
+            problems.append("relaxation.band: expected 0 with through 'states'")
+        if self.starts is not None and len(set(self.starts)) != len(self.starts):
+            problems.append(f"starts: expected each once, found {list(self.starts)}")
+        if self.fix_layers and "g" in self.fix:
+            problems.append("fix.g: expected none with fix_layers, which fixes the gates")
+        if self.race_steps * len(self.names) and not self.race_steps < self.steps:
+            problems.append(f"race: expected less than all steps, found {self.race:g}")
+        if problems:
+            raise ProblemsError(problems)
+        return self
+
+    @property
+    def names(self) -> tuple[Init, ...]:
+        """The starts, in the order of their turns."""
+        return self.starts or (self.init,)
+
+    @property
+    def race_steps(self) -> int:
+        """How many steps each start has before the best goes on; 0 without a race."""
+        return max(1, round(self.race * self.steps)) if len(self.names) > 1 else 0
+
+    @property
+    def all_budgets(self) -> tuple[int, ...]:
+        """Every budget that counts, largest first."""
+        return tuple(sorted({self.budget, *(self.budgets or ())}, reverse=True))
+
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on must be told again."""
+        return self.model_dump(mode="json", exclude=set(NOT_IDENTITY))

@@ -1,0 +1,91 @@
+"""Gradient fidelity: the statistics by hand, surrogates against differences on a small model."""
+
+import json
+
+import pytest
+
+import eos
+from eos import cli
+from eos.backbones.processor import load_processor
+from eos.data.batches import Reader
+from eos.data.settings import WorldData
+from eos.data.sources import open_source
+from eos.evaluation.fidelity import METHODS, Fidelity, agreement, measure_fidelity, rank_correlation
+from eos.relaxation import Relaxation
+from eos.searching.measure import Estimate
+
+
+def estimates(*means, stderr=0.1):
+    return [Estimate(mean=mean, stderr=stderr) for mean in means]
+
+
+def test_rank_correlation_by_hand():
+    assert rank_correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
+    assert rank_correlation([5, 5, 7], [1, 2, 3]) == pytest.approx(0.75**0.5)  # ties share a rank
+    assert rank_correlation([1, 1, 1], [1, 2, 3]) == 0.0
+    assert rank_correlation([1, 2, 3], [1e9, 1e8, 1e7]) == -1.0
+
+
+def test_agreement_by_hand():
+    found = agreement(estimates(1, -2, 3, 0.5), estimates(0.9, -1, -0.15, 0.4))
+    assert found.signs == 0.75
+    assert found.certain_signs == 1.0  # the third layer's difference is within its noise
+    assert found.rank == pytest.approx(0.4)  # ranks 3 1 4 2 and 4 1 2 3: 1 - 6 * 6 / (4 * 15)
+    unsure = agreement(estimates(1, 2), estimates(0.1, 0.2))
+    assert unsure.certain_signs is None
+
+
+@pytest.fixture(scope="module")
+def measured(sibling):
+    backbone = eos.load_backbone(sibling)
+    source = open_source(WorldData(split="validation", families=("presence", "digit")))
+    reader = Reader(source, load_processor(sibling), "last")
+    methods = {
+        "band": Relaxation(selection="marginal", through="logits", band=0.1),
+        "states": Relaxation(selection="paper", through="states"),
+    }
+    return measure_fidelity(
+        backbone,
+        reader=reader,
+        batch=reader.first(12, at_once=3),
+        fractions=[0.5, 0.2],
+        methods=methods,
+    )
+
+
+def test_every_layer_but_the_last_is_measured(measured):
+    assert measured.layers == [0, 1]
+    assert [level.keep for level in measured.levels] == [288, 115]
+    assert [level.step for level in measured.levels] == [29, 12]
+    for level in measured.levels:
+        assert len(level.difference) == 2
+        assert all(x.stderr > 0 for x in level.difference)
+        counts = {name: len(own.gradient) for name, own in level.methods.items()}
+        assert counts == {"band": 2, "states": 2}
+
+
+def distance(level, method):
+    """How far a surrogate is from the differences, relative to them."""
+    pairs = zip(level.methods[method].gradient, level.difference, strict=True)
+    missed = sum(abs(surrogate.mean - true.mean) for surrogate, true in pairs)
+    return missed / sum(abs(true.mean) for true in level.difference)
+
+
+def test_the_surrogate_has_the_size_of_the_difference(measured):
+    """Random weights: little depends on which tokens are kept, so sizes can agree, too."""
+    for level in measured.levels:
+        assert distance(level, "band") < 0.6
+        assert distance(level, "states") > 1  # the control: on states, it says something else
+
+
+def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):
+    command = ["fidelity", "--backbone", str(sibling), "--samples", "2", "--batch", "2"]
+    assert cli.main([*command, "--fractions", "0.5", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown == (tmp_path / "fidelity.md").read_text(encoding="utf-8")
+    assert all(f"| {name} | 0.5 (288 ± 29) |" in shown for name in METHODS)
+    assert Fidelity.load(tmp_path / "fidelity.json").samples == 2
+    assert cli.main(["validate", str(tmp_path / "fidelity.json")]) == 0
+    assert cli.main([*command, "--fractions", "2", "--out", str(tmp_path / "x")]) == 1
+    assert not (tmp_path / "x").exists()
+    assert json.loads((tmp_path / "fidelity.json").read_text())["schema"] == "eos.fidelity/1"

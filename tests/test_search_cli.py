@@ -1,0 +1,150 @@
+"""`eos search` as a person, a launcher or a scheduler meets it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import eos
+from eos import cli
+from eos.searching.folder import CHECKPOINT
+
+SMALL = ["steps=6", "batch=2", "validation.samples=2", "starts=null", "objective.align_layers=null"]
+SMALL += ["data.families=[presence, digit]", "save_every=2", "micro_batch=null"]
+
+
+def command(sibling, out, *more):
+    return ["search", f"backbone={sibling}", *SMALL, *more, "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def finished(sibling, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    assert cli.main([*command(sibling, out), "--quiet"]) == 0
+    return out
+
+
+def begin(arguments, launcher=("-m", "eos")):
+    """Start the command in a process of its own, with as many threads as the tests."""
+    return subprocess.Popen(
+        [sys.executable, *launcher, *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_regimes_the_costs_and_the_gap_are_printed(sibling, finished, capsys):
+    assert cli.main(command(sibling, finished)) == 0
+    captured = capsys.readouterr()
+    for words in ("regime", "64 final tokens", "discretisation gap", "plan.json", "FLOPs x"):
+        assert words in captured.out
+    assert cli.main([*command(sibling, finished), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["plan"]["expected"]["final_tokens"] == 64
+    assert found["gaps"][0]["samples"] == 2
+    assert cli.main(["validate", str(finished / "plan.json")]) == 0
+    assert cli.main(["plan", str(finished), "--budget", "16"]) == 0
+    assert "-> 16 final" in capsys.readouterr().out
+
+
+def test_mistakes_exit_with_1_and_touch_nothing(sibling, tmp_path, capsys):
+    assert cli.main([*command(sibling, tmp_path / "out"), "stepps=3"]) == 1
+    assert "did you mean 'steps'?" in capsys.readouterr().err
+    assert cli.main([*command(sibling, tmp_path / "out"), "lr=fast", "batch=0"]) == 1
+    assert "2 problems" in capsys.readouterr().err
+    assert cli.main(["search", "minature", "--out", str(tmp_path / "out")]) == 1
+    assert "did you mean 'miniature'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_another_search_is_refused(sibling, finished, capsys):
+    assert cli.main([*command(sibling, finished), "seed=1"]) == 1
+    assert "expected seed 42, found 1" in capsys.readouterr().err
+
+
+def test_configurations_are_listed(capsys):
+    assert cli.main(["ls", "configs", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["configs"]) == {"miniature", "llava-1.5-7b"}
+
+
+def test_help_does_not_wait_for_torch():
+    code = (
+        "import sys; from eos.cli import main; assert main(['search', '--help']) == 0; "
+        "heavy = {'torch', 'transformers', 'accelerate'} & set(sys.modules); assert not heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_killed_twice_it_ends_with_the_same_bytes(sibling, finished, tmp_path):
+    """A real SIGKILL, whenever it comes; `benchmarks/kill_search.py` does it ten times."""
+    out, chance, ends = tmp_path / "run", random.Random(0), []
+    for least in (1, 3):
+        process = begin(command(sibling, out, "--quiet"))
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if (out / "history.jsonl").exists() and len(lines_so_far(out)) >= least:
+                time.sleep(chance.random() / 10)
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        process.communicate()
+        ends.append(process.returncode)
+    assert ends == [-signal.SIGKILL] * 2
+    assert not (out / "plan.json").exists()
+    assert cli.main([*command(sibling, out), "--quiet"]) == 0
+    for name in ("theta.json", "history.jsonl", "plan.json", CHECKPOINT):
+        assert (out / name).read_bytes() == (finished / name).read_bytes(), name
+    assert [line["turn"] for line in lines(out / "history.jsonl")] == list(range(6))
+
+
+def lines_so_far(out):
+    return (out / "history.jsonl").read_bytes().split(b"\n")[:-1]
+
+
+def test_control_c_in_a_terminal(sibling, tmp_path, capsys):
+    out = tmp_path / "run"
+
+    def interrupt():
+        deadline = time.monotonic() + 60
+        while not (out / CHECKPOINT).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    impatient = threading.Thread(target=interrupt)
+    impatient.start()
+    assert cli.main(command(sibling, out, "steps=400")) == 1
+    impatient.join()
+    assert "The same command goes on from there" in capsys.readouterr().err
+    assert eos.Theta.load(out / "theta.json")
+
+
+def test_two_processes_are_one(sibling, finished, tmp_path):
+    out = tmp_path / "run"
+    launcher = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
+    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    launcher += ["--main_process_port", "0", "-m", "eos"]
+    process = begin(command(sibling, out, "--json"), launcher)
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    assert told.count('"start": "uniform"') == 2  # one answer (in it, and in its provenance)
+    shared, alone = lines(out / "history.jsonl"), lines(finished / "history.jsonl")
+    assert [line["turn"] for line in shared] == [line["turn"] for line in alone]
+    for one, other in zip(alone, shared, strict=True):
+        assert other["loss"] == pytest.approx(one["loss"], abs=1e-5)
+        for group, values in one["theta"].items():
+            assert other["theta"][group] == pytest.approx(values, abs=1e-5)
+    # the control: a process that learnt from its own half only would end elsewhere
+    first, last = alone[0]["theta"], alone[-1]["theta"]
+    assert any(abs(a - b) > 1e-3 for g in first for a, b in zip(first[g], last[g], strict=True))
