@@ -10,14 +10,20 @@ from transformers import LlavaForConditionalGeneration
 
 from eos.miniature.checkpoint import export
 from eos.miniature.course import COURSE, Phase, phase_at, rate_at, total_steps
-from eos.miniature.language import make_processor
+from eos.miniature.language import make_processor, vocabulary
 from eos.miniature.lessons import make_lesson, pixel_values
 from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
 from eos.miniature.optimizer import Muon, orthogonalised
 from eos.miniature.scenes import KINDS, draw_scene
-from eos.miniature.sight import look, read
+from eos.miniature.sight import look, project, read
 from eos.miniature.student import Student, study
-from eos.miniature.supervision import CONTENTS, DenseHeads, dense_loss, label_patches
+from eos.miniature.supervision import (
+    CONTENTS,
+    DenseHeads,
+    dense_loss,
+    label_patches,
+    naming_loss,
+)
 from eos.miniature.train import train
 from eos.miniature.world import Example, example
 
@@ -63,11 +69,11 @@ def test_the_forward_pass_of_training_is_that_of_the_model(monkeypatch, model, f
     item = example("validation", family, 1)
     lesson = lesson_of(monkeypatch, item)
     patches, _ = look(model, lesson.pixels, corner=(0, 0))
-    ours = read(model, lesson, patches)
+    ours = read(model, lesson, project(model, patches))
     theirs = model(**encoded(item)).logits
     torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
     blank, _ = look(model, torch.zeros_like(lesson.pixels), corner=(0, 0))
-    assert (read(model, lesson, blank) - theirs).abs().max() > 1e-4  # control
+    assert (read(model, lesson, project(model, blank)) - theirs).abs().max() > 1e-4  # control
 
 
 @torch.no_grad()
@@ -75,10 +81,11 @@ def test_questions_of_a_lesson_do_not_see_each_other(model):
     rng = np.random.default_rng(3)
     lesson = make_lesson(["objects"], rng, size=48, patch=PATCH)
     patches, _ = look(model, lesson.pixels, corner=(0, 0))
-    logits = read(model, lesson, patches)
+    features = project(model, patches)
+    logits = read(model, lesson, features)
     changed = lesson.ids.clone()
     changed[lesson.blocks == 1] = 7
-    other = read(model, type(lesson)(**{**vars(lesson), "ids": changed}), patches)
+    other = read(model, type(lesson)(**{**vars(lesson), "ids": changed}), features)
     assert torch.equal(logits[lesson.blocks != 1], other[lesson.blocks != 1])
     assert not torch.equal(logits[lesson.blocks == 1], other[lesson.blocks == 1])
 
@@ -126,6 +133,21 @@ def test_the_dense_loss_falls_for_a_right_reader():
         loss.backward()
         optimizer.step()
     assert loss < before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_are_drawn_to_the_words_for_what_they_show(kind):
+    scene = draw_scene(kind, np.random.default_rng(1), size=48)
+    labels = label_patches([scene], patch=PATCH)
+    words = torch.eye(len(vocabulary()))
+    said = torch.zeros(1, 144, len(words))
+    for seen in scene.things:
+        left, top, right, bottom = ((edge + 2) // 4 for edge in seen.box)
+        for place in [y * 12 + x for y in range(top, bottom) for x in range(left, right)]:
+            said[0, place] = words[vocabulary()[seen.color]] + words[vocabulary()[seen.name]]
+    right_words = naming_loss(said, words, labels)
+    wrong = said.roll(1, dims=-1)
+    assert right_words < naming_loss(wrong, words, labels) - 1
 
 
 def test_orthogonalised_brings_singular_values_to_one():

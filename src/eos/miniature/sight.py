@@ -32,10 +32,15 @@ def look(
     return states[:, 1:], whole
 
 
-def read(model: LlavaForConditionalGeneration, lesson: Lesson, patches: Tensor) -> Tensor:
-    """Run projector and decoder; logits ``[B, T, vocabulary]``."""
+def project(model: LlavaForConditionalGeneration, patches: Tensor) -> Tensor:
+    """Turn patches into visual tokens ``[B, P, D]``."""
+    features: Tensor = model.model.multi_modal_projector(patches)
+    return features
+
+
+def read(model: LlavaForConditionalGeneration, lesson: Lesson, features: Tensor) -> Tensor:
+    """Run the decoder on visual tokens and questions; logits ``[B, T, vocabulary]``."""
     embedded = model.get_input_embeddings()(lesson.ids)
-    features = model.model.multi_modal_projector(patches)
     start = 2  # after the start token and the user's mark
     count = features.shape[1]
     embedded = torch.cat([embedded[:, :start], features, embedded[:, start + count :]], dim=1)

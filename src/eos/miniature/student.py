@@ -14,8 +14,14 @@ from eos.miniature.lessons import Lesson, make_lesson, pixel_values
 from eos.miniature.model import GRID, PATCH, new_model
 from eos.miniature.optimizer import Muon
 from eos.miniature.scenes import Random, draw_scene
-from eos.miniature.sight import look, read
-from eos.miniature.supervision import DenseHeads, dense_accuracy, dense_loss, label_patches
+from eos.miniature.sight import look, project, read
+from eos.miniature.supervision import (
+    DenseHeads,
+    dense_accuracy,
+    dense_loss,
+    label_patches,
+    naming_loss,
+)
 
 OTHERS = ("digits", "strings", "chart", "diagram")
 DENSE = 0.5  # weight of the dense loss once there are answers
@@ -79,12 +85,16 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
             lesson = make_lesson(kinds, rng, size=phase.size, patch=PATCH, conversation=talk)
             scenes, pixels = lesson.scenes, lesson.pixels
         patches, whole = look(student.model, pixels, corner=(top, left))
-        loss = dense_loss(student.heads, patches, whole, label_patches(scenes, patch=PATCH))
+        labels = label_patches(scenes, patch=PATCH)
+        loss = dense_loss(student.heads, patches, whole, labels)
         found[f"dense {name}"] = loss.item()
         if lesson is not None:
-            answers = answer_loss(read(student.model, lesson, patches), lesson)
-            found[f"answers {name}"] = answers.item()
-            loss = answers + DENSE * loss
+            features = project(student.model, patches)
+            words = student.model.get_input_embeddings().weight
+            naming = naming_loss(features, words, labels)
+            answers = answer_loss(read(student.model, lesson, features), lesson)
+            found |= {f"naming {name}": naming.item(), f"answers {name}": answers.item()}
+            loss = answers + DENSE * (loss + naming)
         (loss / len(halves)).backward()
     return found
 
@@ -103,7 +113,8 @@ def examine(student: Student, phase: Phase, *, seed: int, images: int = 96) -> d
         for name, share in dense_accuracy(student.heads, patches, labels).items():
             right[f"patch {name}"].append(share)
         if phase.lesson == "answers":
-            for family, hit in _answers(read(student.model, lesson, patches), lesson):
+            features = project(student.model, patches)
+            for family, hit in _answers(read(student.model, lesson, features), lesson):
                 right[family].append(hit)
     return {name: round(float(np.mean(values)), 4) for name, values in sorted(right.items())}
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from eos.miniature.language import vocabulary
 from eos.miniature.scenes import COLORS, LETTERS, SHAPES, Scene, Thing
 
 CONTENTS = (
@@ -33,6 +34,8 @@ HEADS = {  # classes of each head; a label of -1 is not asked
     "target": len(LETTERS),
 }
 WEIGHTS = {"content": 1.0, "color": 1.0}  # in the loss; what follows from them counts less
+DIGITS = CONTENTS.index("digit 0")  # where digits stand among them, also as heights of bars
+SHARPNESS = 10.0  # of the likeness of visual tokens and words
 OFFSET = 2  # the two last channels: where the middle of the thing is, in patches
 
 
@@ -78,6 +81,31 @@ def dense_loss(heads: DenseHeads, patches: Tensor, whole: Tensor, labels: PatchL
             )
     shown = labels.heads["content"] > 0
     return total + 0.1 * (offsets - labels.offsets)[shown].pow(2).mean()
+
+
+def naming_loss(features: Tensor, embeddings: Tensor, labels: PatchLabels) -> Tensor:
+    """Bring visual tokens close to the words for what they show: colour, and name or height.
+
+    A decoder that starts with tokens and words in one space finds what a question names at once.
+
+    Args:
+        features: visual tokens, ``[B, P, D]``.
+        embeddings: of all words, ``[V, D]``.
+        labels: what the patches show.
+    """
+    heads = labels.heads
+    named = torch.where(heads["value"] >= 0, heads["value"] + DIGITS, heads["content"])
+    total = features.new_zeros(())
+    for label, words in ((named, CONTENTS), (heads["color"], TINTS)):
+        # the last word of a label is in the vocabulary, or there is none for it
+        places = torch.tensor([vocabulary().get(word.split()[-1], -1) for word in words])
+        known = places[label] >= 0
+        if known.any():
+            rows = F.normalize(embeddings[places.clamp_min(0)], dim=-1)
+            rows = rows.masked_fill((places < 0)[:, None], 0.0)
+            likeness = SHARPNESS * F.normalize(features[known], dim=-1) @ rows.T
+            total = total + F.cross_entropy(likeness, label[known])
+    return total
 
 
 def dense_accuracy(heads: DenseHeads, patches: Tensor, labels: PatchLabels) -> dict[str, float]:
