@@ -14,13 +14,14 @@ from eos.miniature.language import make_processor, vocabulary
 from eos.miniature.lessons import make_lesson, pixel_values
 from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
 from eos.miniature.optimizer import Muon, orthogonalised
-from eos.miniature.scenes import KINDS, draw_scene
+from eos.miniature.scenes import COLORS, KINDS, PLURALS, SHAPES, draw_scene
 from eos.miniature.sight import look, project, read
 from eos.miniature.student import Student, study
 from eos.miniature.supervision import (
     CONTENTS,
     DenseHeads,
     dense_loss,
+    grounding_loss,
     label_patches,
     naming_loss,
 )
@@ -69,11 +70,11 @@ def test_the_forward_pass_of_training_is_that_of_the_model(monkeypatch, model, f
     item = example("validation", family, 1)
     lesson = lesson_of(monkeypatch, item)
     patches, _ = look(model, lesson.pixels, corner=(0, 0))
-    ours = read(model, lesson, project(model, patches))
+    ours, _ = read(model, lesson, project(model, patches))
     theirs = model(**encoded(item)).logits
     torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
     blank, _ = look(model, torch.zeros_like(lesson.pixels), corner=(0, 0))
-    assert (read(model, lesson, project(model, blank)) - theirs).abs().max() > 1e-4  # control
+    assert (read(model, lesson, project(model, blank))[0] - theirs).abs().max() > 1e-4  # control
 
 
 @torch.no_grad()
@@ -82,10 +83,10 @@ def test_questions_of_a_lesson_do_not_see_each_other(model):
     lesson = make_lesson(["objects"], rng, size=48, patch=PATCH)
     patches, _ = look(model, lesson.pixels, corner=(0, 0))
     features = project(model, patches)
-    logits = read(model, lesson, features)
+    logits, _ = read(model, lesson, features)
     changed = lesson.ids.clone()
     changed[lesson.blocks == 1] = 7
-    other = read(model, type(lesson)(**{**vars(lesson), "ids": changed}), features)
+    other, _ = read(model, type(lesson)(**{**vars(lesson), "ids": changed}), features)
     assert torch.equal(logits[lesson.blocks != 1], other[lesson.blocks != 1])
     assert not torch.equal(logits[lesson.blocks == 1], other[lesson.blocks == 1])
 
@@ -148,6 +149,24 @@ def test_tokens_are_drawn_to_the_words_for_what_they_show(kind):
     right_words = naming_loss(said, words, labels)
     wrong = said.roll(1, dims=-1)
     assert right_words < naming_loss(wrong, words, labels) - 1
+
+
+def test_words_are_told_what_they_go_with():
+    lesson = make_lesson(["objects"], np.random.default_rng(2), size=48, patch=PATCH)
+    traits = [*COLORS, *SHAPES]
+    heads = DenseHeads(len(vocabulary()))
+    shown = lesson.scenes[0].of("shape")
+    with torch.no_grad():  # a reader that knows the picture by heart, word for word
+        heads.words.weight.fill_(-9.0)
+        heads.words.bias.zero_()
+        for thing in shown:
+            for word, other in ((thing.color, thing.name), (thing.name, thing.color)):
+                for form in {word, PLURALS.get(word, word)}:
+                    heads.words.weight[traits.index(other), vocabulary()[form]] = 9.0
+    states = torch.eye(len(vocabulary()))[lesson.ids]
+    assert grounding_loss(heads, states, lesson.ids, lesson.scenes) < 0.01
+    elsewhere = [draw_scene("objects", np.random.default_rng(9), size=48)]
+    assert grounding_loss(heads, states, lesson.ids, elsewhere) > 1.0  # control
 
 
 def test_orthogonalised_brings_singular_values_to_one():

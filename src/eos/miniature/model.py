@@ -1,6 +1,9 @@
 """Model: the miniature's architecture, a LLaVA-1.5 in every respect but its size."""
 
+from typing import Any
+
 import torch
+from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from eos.miniature.language import END, IMAGE, PAD, START, vocabulary
@@ -45,16 +48,47 @@ def miniature_config(*, width: int = 128, layers: int = 12, vision_layers: int =
 
 
 def new_model(config: LlavaConfig, *, seed: int) -> LlavaForConditionalGeneration:
-    """Make a model with random weights; its patches start out knowing where they are."""
+    """Make a model with random weights; its patches know where they are."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlavaForConditionalGeneration._from_config(config, attn_implementation="sdpa")
-    embedding = model.model.vision_tower.embeddings.position_embedding
-    patches = model.model.vision_tower.embeddings.patch_embedding.weight
-    with torch.no_grad():
-        patches.copy_(patches / patches.std() / patches[0].numel() ** 0.5)
-        embedding.weight[1:] = _places(GRID, embedding.weight.shape[1])
+        with torch.no_grad():
+            _prepare_sight(model.model.vision_tower.embeddings)
     return model
+
+
+def _prepare_sight(embeddings: Any) -> None:
+    """Let pixels count as much as places, and places be sines and cosines."""
+    pixels, places = embeddings.patch_embedding.weight, embeddings.position_embedding.weight
+    pixels.normal_(std=pixels[0].numel() ** -0.5)
+    places[1:] = _places(GRID, places.shape[1])
+
+
+def word_embeddings(model: LlavaForConditionalGeneration) -> nn.Parameter:
+    """The decoder's words, ``[V, D]``."""
+    embedding: nn.Embedding = model.model.language_model.embed_tokens
+    return embedding.weight
+
+
+@torch.no_grad()
+def make_teachable(model: LlavaForConditionalGeneration) -> None:
+    """Let words start out looking at tokens like them, and layers adding nothing.
+
+    Small embeddings would be drowned by what the first layers add, and queries unlike keys leave
+    attention even for long; either way no question ever finds its object.
+    """
+    words = word_embeddings(model)
+    width = words.shape[1]
+    words.normal_()
+    for layer in model.model.language_model.layers:
+        attention = layer.self_attn
+        attention.q_proj.weight.normal_(std=width**-0.5)
+        attention.k_proj.weight.copy_(attention.q_proj.weight)
+        attention.o_proj.weight.zero_()
+        layer.mlp.down_proj.weight.zero_()
+    projector = model.model.multi_modal_projector
+    projector.linear_1.weight.normal_(std=0.25 * width**-0.5)  # towers speak loud
+    projector.linear_2.weight.normal_(std=width**-0.5)
 
 
 def _places(grid: int, width: int) -> torch.Tensor:

@@ -25,7 +25,11 @@ def orthogonalised(matrices: Tensor, *, steps: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose updates are orthogonalised; matrices of one shape go together."""
+    """Momentum whose updates are orthogonalised; matrices of one shape go together.
+
+    Updates do not shrink with the gradient: without decay matrices would grow for ever, and what
+    layers add would drown the words they started from.
+    """
 
     def __init__(
         self,
@@ -33,8 +37,9 @@ class Muon(torch.optim.Optimizer):
         *,
         lr: float,
         momentum: float = 0.95,
+        decay: float = 0.3,
     ) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum})
+        super().__init__(params, {"lr": lr, "momentum": momentum, "decay": decay})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -50,6 +55,7 @@ class Muon(torch.optim.Optimizer):
                 )
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
                 for parameter, change in zip(parameters, update, strict=True):
+                    parameter.mul_(1.0 - group["lr"] * group["decay"])
                     parameter.sub_(change, alpha=scale)
 
     def _momentum(self, parameter: Tensor, momentum: float) -> Tensor:

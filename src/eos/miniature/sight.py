@@ -38,17 +38,23 @@ def project(model: LlavaForConditionalGeneration, patches: Tensor) -> Tensor:
     return features
 
 
-def read(model: LlavaForConditionalGeneration, lesson: Lesson, features: Tensor) -> Tensor:
-    """Run the decoder on visual tokens and questions; logits ``[B, T, vocabulary]``."""
+def read(
+    model: LlavaForConditionalGeneration, lesson: Lesson, features: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Run the decoder on visual tokens and questions.
+
+    Returns:
+        logits ``[B, T, vocabulary]``, and the states half way ``[B, T, D]``.
+    """
     embedded = model.get_input_embeddings()(lesson.ids)
     start = 2  # after the start token and the user's mark
     count = features.shape[1]
     embedded = torch.cat([embedded[:, :start], features, embedded[:, start + count :]], dim=1)
-    hidden = model.model.language_model(
+    out = model.model.language_model(
         inputs_embeds=embedded,
         attention_mask=lesson.mask(),
         position_ids=lesson.positions,
         use_cache=False,
-    ).last_hidden_state
-    logits: Tensor = model.lm_head(hidden)
-    return logits
+        output_hidden_states=True,
+    )
+    return model.lm_head(out.last_hidden_state), out.hidden_states[len(out.hidden_states) // 2]

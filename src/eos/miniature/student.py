@@ -11,7 +11,7 @@ from transformers import LlavaConfig, LlavaForConditionalGeneration
 
 from eos.miniature.course import Phase
 from eos.miniature.lessons import Lesson, make_lesson, pixel_values
-from eos.miniature.model import GRID, PATCH, new_model
+from eos.miniature.model import GRID, PATCH, make_teachable, new_model, word_embeddings
 from eos.miniature.optimizer import Muon
 from eos.miniature.scenes import Random, draw_scene
 from eos.miniature.sight import look, project, read
@@ -19,6 +19,7 @@ from eos.miniature.supervision import (
     DenseHeads,
     dense_accuracy,
     dense_loss,
+    grounding_loss,
     label_patches,
     naming_loss,
 )
@@ -37,6 +38,7 @@ class Student(nn.Module):
         self.model: LlavaForConditionalGeneration = new_model(config, seed=seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
+            make_teachable(self.model)
             self.heads = DenseHeads(self.model.model.vision_tower.config.hidden_size)
 
 
@@ -44,7 +46,8 @@ def optimizers(student: Student) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the networks, AdamW for the rest; the tower learns slower."""
     tower = student.model.model.vision_tower
     seeing = {id(parameter) for parameter in tower.parameters()}
-    matrices, others = [], []
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for name, parameter in student.named_parameters():
         inner = parameter.ndim == 2 and name.startswith("model.model.") and "embed" not in name
         (matrices if inner else others).append(parameter)
@@ -90,11 +93,13 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
         found[f"dense {name}"] = loss.item()
         if lesson is not None:
             features = project(student.model, patches)
-            words = student.model.get_input_embeddings().weight
-            naming = naming_loss(features, words, labels)
-            answers = answer_loss(read(student.model, lesson, features), lesson)
-            found |= {f"naming {name}": naming.item(), f"answers {name}": answers.item()}
-            loss = answers + DENSE * (loss + naming)
+            naming = naming_loss(features, word_embeddings(student.model), labels)
+            logits, states = read(student.model, lesson, features)
+            grounding = grounding_loss(student.heads, states, lesson.ids, lesson.scenes)
+            answers = answer_loss(logits, lesson)
+            found |= {f"naming {name}": naming.item(), f"grounding {name}": grounding.item()}
+            found[f"answers {name}"] = answers.item()
+            loss = answers + DENSE * (loss + naming + grounding)
         (loss / len(halves)).backward()
     return found
 
@@ -114,7 +119,7 @@ def examine(student: Student, phase: Phase, *, seed: int, images: int = 96) -> d
             right[f"patch {name}"].append(share)
         if phase.lesson == "answers":
             features = project(student.model, patches)
-            for family, hit in _answers(read(student.model, lesson, features), lesson):
+            for family, hit in _answers(read(student.model, lesson, features)[0], lesson):
                 right[family].append(hit)
     return {name: round(float(np.mean(values)), 4) for name, values in sorted(right.items())}
 

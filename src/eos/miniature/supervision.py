@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eos.miniature.language import vocabulary
-from eos.miniature.scenes import COLORS, LETTERS, SHAPES, Scene, Thing
+from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Scene, Thing
 
 CONTENTS = (
     "nothing",
@@ -46,6 +46,7 @@ class DenseHeads(nn.Module):
         super().__init__()
         self.patches = nn.Linear(width, sum(HEADS.values()) + OFFSET)
         self.whole = nn.Linear(width, len(PAIRS))
+        self.words = nn.Linear(width, len(COLORS) + len(SHAPES))
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,42 @@ def naming_loss(features: Tensor, embeddings: Tensor, labels: PatchLabels) -> Te
             likeness = SHARPNESS * F.normalize(features[known], dim=-1) @ rows.T
             total = total + F.cross_entropy(likeness, label[known])
     return total
+
+
+def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
+    """Let every colour's and shape's word in a question know what it goes with in the picture.
+
+    A word must look at the tokens that show it, to say which shapes have its colour or which
+    colours its shape has; none, if it is absent. Questions only need what is then at hand.
+
+    Args:
+        heads: with a reader of words.
+        states: of all tokens half way through the decoder, ``[B, T, D]``.
+        ids: token ids, ``[B, T]``.
+        scenes: what the pictures show.
+    """
+    words = vocabulary()
+    traits = [*COLORS, *SHAPES]
+    forms = [(words[name], name) for name in traits]
+    forms += [(words[plural], name) for name, plural in PLURALS.items()]
+    total, count = states.new_zeros(()), 0
+    scores = heads.words(states)
+    for row, scene in enumerate(scenes):
+        shapes = scene.of("shape")
+        if not shapes:
+            continue
+        for word, name in forms:
+            here = ids[row] == word
+            if here.any():
+                with_it = {t.name for t in shapes if t.color == name}
+                with_it |= {t.color for t in shapes if t.name == name}
+                target = scores.new_tensor([float(trait in with_it) for trait in traits])
+                asked = scores[row][here]
+                total = total + F.binary_cross_entropy_with_logits(
+                    asked, target.expand_as(asked), reduction="sum"
+                )
+                count += len(asked)
+    return total / max(1, count)
 
 
 def dense_accuracy(heads: DenseHeads, patches: Tensor, labels: PatchLabels) -> dict[str, float]:
