@@ -64,7 +64,7 @@ def _prepare_sight(embeddings: Any) -> None:
     places[1:] = _places(GRID, places.shape[1])
 
 
-def word_embeddings(model: LlavaForConditionalGeneration) -> nn.Parameter:
+def word_embeddings(model: LlavaForConditionalGeneration) -> torch.Tensor:
     """The decoder's words, ``[V, D]``."""
     embedding: nn.Embedding = model.model.language_model.embed_tokens
     return embedding.weight
