@@ -60,7 +60,7 @@ def new_model(config: LlavaConfig, *, seed: int) -> LlavaForConditionalGeneratio
 def _prepare_sight(embeddings: Any) -> None:
     """Let pixels count as much as places, and places be sines and cosines."""
     pixels, places = embeddings.patch_embedding.weight, embeddings.position_embedding.weight
-    pixels.normal_(std=pixels[0].numel() ** -0.5)
+    pixels /= pixels.std() * pixels[0].numel() ** 0.5
     places[1:] = _places(GRID, places.shape[1])
 
 
