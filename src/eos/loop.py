@@ -80,8 +80,16 @@ def search(
         out: the run directory, where the search goes on if it was interrupted; None keeps nothing.
         watch: told after every step where the search is.
     """
-    options = {"validation": validation, "processor": processor, "out": out, "watch": watch}
-    return find(backbone, data, config, **options).theta  # type: ignore[arg-type]
+    answer = find(
+        backbone,
+        data,
+        config,
+        validation=validation,
+        processor=processor,
+        out=out,
+        watch=watch,
+    )
+    return answer.theta
 
 
 def find(

@@ -29,13 +29,14 @@ from eos.backbones.random_llava import (
 )
 from eos.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
 from eos.errors import ConfigError, PlanError, numbered
+from eos.evaluation.settings import FULL
+from eos.evaluation.specs import misfits
 from eos.evaluation.stopwatch import Stopwatch, now
 from eos.forward import Reduction, asks_vision, reduced
 from eos.plan import Plan
 
 Task: TypeAlias = Callable[[], dict[str, float]]
 SCHEMA = "eos.latency/1"
-FULL = "full"
 
 
 @dataclass(frozen=True)
@@ -264,13 +265,7 @@ def _check(backbone: Backbone, plans: Mapping[str, Plan], repeats: int, decode: 
         raise ConfigError(
             f"expected at least one round and one decoded token; found {repeats} and {decode}"
         )
-    expected = visual_tokens(backbone), backbone.num_layers
-    problems = [f"expected another name for a plan than {FULL!r}"] if FULL in plans else []
-    for name, plan in plans.items():
-        if (plan.visual_tokens, plan.num_layers) != expected:
-            problems.append(
-                f"expected plans for {expected[0]} visual tokens and {expected[1]} layers, as the "
-                f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
-            )
+    sizes = {"visual_tokens": visual_tokens(backbone), "num_layers": backbone.num_layers}
+    problems = misfits(plans.items(), **sizes)
     if problems:
         raise PlanError(numbered(problems))

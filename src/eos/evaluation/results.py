@@ -21,7 +21,7 @@ class Asked(Frozen):
     """A family of questions: group, what it imitates, how many, and what guessing would give."""
 
     group: str
-    mirrors: str
+    imitates: str
     n: int
     chance: float
 
@@ -65,7 +65,7 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
     families = {
         name: Asked(
             group=task.families[name].group,
-            mirrors=task.families[name].mirrors,
+            imitates=task.families[name].imitates,
             n=len(full[name]),
             chance=round(100 * fmean(p.chance for p in full[name]), DIGITS),
         )

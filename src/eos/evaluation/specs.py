@@ -27,18 +27,25 @@ def named_plans(
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
-    problems += [f"expected another name for a plan than {FULL!r}"] if FULL in names else []
-    wanted = visual_tokens, backbone.num_layers
-    for name, plan in found:
-        if (plan.visual_tokens, plan.num_layers) != wanted:
-            problems.append(
-                f"expected plans for {wanted[0]} visual tokens and {wanted[1]} layers, as the "
-                f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
-            )
+    problems += misfits(found, visual_tokens=visual_tokens, num_layers=backbone.num_layers)
     if problems:
         raise PlanError(numbered(problems))
     sizes = {"dims": backbone.dims, "text_tokens": TEXT_TOKENS}
     return {name: plan.model_copy(update=sizes) for name, plan in found}
+
+
+def misfits(plans: Iterable[tuple[str, Plan]], *, visual_tokens: int, num_layers: int) -> list[str]:
+    """Say which plans a model of these sizes cannot run, or cannot run under their name."""
+    problems = []
+    for name, plan in plans:
+        if name == FULL:
+            problems.append(f"expected another name for a plan than {FULL!r}")
+        if (plan.visual_tokens, plan.num_layers) != (visual_tokens, num_layers):
+            problems.append(
+                f"expected plans for {visual_tokens} visual tokens and {num_layers} layers, as the "
+                f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
+            )
+    return problems
 
 
 def _read(spec: str, backbone: Backbone, tokens: int) -> list[tuple[str, Plan]]:

@@ -35,7 +35,7 @@ class Family:
     """A kind of question: its group ("prior" or "extended"), and what it imitates."""
 
     group: str
-    mirrors: str
+    imitates: str
 
 
 class MakesItems(Protocol):
@@ -118,7 +118,7 @@ TASKS: dict[str, Task] = {
             "each other; not comparable to public benchmarks."
         ),
         families={
-            name: Family(family.group, family.mirrors)
+            name: Family(family.group, family.imitates)
             for name, family in FAMILIES.items()
             if family.group != "training"
         },

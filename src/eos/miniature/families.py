@@ -1,4 +1,4 @@
-"""Families: every kind of question, where it is asked and what it mirrors."""
+"""Families: every kind of question, where it is asked and what it imitates."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ from eos.miniature.questions import Ask
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of question: where it is asked, and what it mirrors.
+    """A kind of question: where it is asked, and what it imitates.
 
     Attributes:
         kind: the kind of scenes it is about.
         ask: makes a question.
         group: "prior" or "extended", as in the paper's main table; "training" is never evaluated.
-        mirrors: the public benchmark whose demands it imitates, in small.
+        imitates: the public benchmark whose demands it has, in small.
         hops: how many looks it takes.
     """
 
     kind: str
     ask: Ask
     group: str
-    mirrors: str
+    imitates: str
     hops: int = 1
 
 

@@ -22,7 +22,7 @@ One test picture for each family of questions, three times its size, with the an
 model as it is packaged. The world is small scale: what a reduction does here says which tokens a
 kind of question needs, not how a method scores on a public benchmark.
 
-| picture | kind | family | mirrors | question | right | the model |
+| picture | kind | family | imitates | question | right | the model |
 |---|---|---|---|---|---|---|
 """
 
@@ -53,7 +53,7 @@ def _row(item: Example, answer: str) -> str:
     asked = "<br>".join([f"{q} *{a}*" for q, a in question.history] + [question.text])
     said = answer if answer == question.answer else f"**{answer}**"
     picture = f"![{item.family}]({item.family}.png)"
-    cells = [picture, family.kind, item.family, family.mirrors, asked, question.answer, said]
+    cells = [picture, family.kind, item.family, family.imitates, asked, question.answer, said]
     return f"| {' | '.join(cells)} |"
 
 

@@ -58,7 +58,7 @@ def markdown(results: Results) -> str:
         cells = [*_each(row, names, groups, _paired), _interval(row.average)]
         lines.append(_line([f"`{row.name}`", str(row.cost.final_tokens), *cells]))
     members = "; ".join(
-        f"{group}: " + ", ".join(_members(results, group, mirrored=True)) for group in groups
+        f"{group}: " + ", ".join(_members(results, group, imitated=True)) for group in groups
     )
     return "\n".join([*lines, "", *caption(results), "", f"Families: {members}.", ""])
 
@@ -97,9 +97,9 @@ def _groups(results: Results) -> list[str]:
     return list(dict.fromkeys(asked.group for asked in results.families.values()))
 
 
-def _members(results: Results, group: str, *, mirrored: bool = False) -> list[str]:
+def _members(results: Results, group: str, *, imitated: bool = False) -> list[str]:
     return [
-        f"{name} (after {asked.mirrors})" if mirrored else name
+        f"{name} (after {asked.imitates})" if imitated else name
         for name, asked in results.families.items()
         if asked.group == group
     ]

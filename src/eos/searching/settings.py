@@ -10,9 +10,8 @@ from eos.cost import K_MIN
 from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
 from eos.losses import Objective
-from eos.plan import TEXT_TOKENS
 from eos.reduce.score import SCORERS
-from eos.reduce.select import ALPHA, SELECTIONS
+from eos.reduce.select import SELECTIONS
 from eos.reference import AlignOn
 from eos.relaxation import Relaxation, Through
 from eos.step import DEFAULT_SCORER, INPUT_SCORER
@@ -26,16 +25,16 @@ NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
 class ObjectiveConfig(Frozen):
     """The terms of Eqs. 13-14 and their weights; see `eos.losses.Objective`."""
 
-    max_layers: PositiveFloat = 3
-    max_flops: PositiveFloat | None = None
-    align_on: AlignOn = "text"
+    max_layers: PositiveFloat = Objective.max_layers
+    max_flops: PositiveFloat | None = Objective.max_flops
+    align_on: AlignOn = Objective.align_on
     align_layers: tuple[int, ...] | None = None
-    ce_weight: NonNegativeFloat = 1.0
-    align_weight: NonNegativeFloat = 0.1
-    budget_weight: NonNegativeFloat = 1.0
-    layers_weight: NonNegativeFloat = 1.0
-    flops_weight: NonNegativeFloat = 1.0
-    text_tokens: int = TEXT_TOKENS
+    ce_weight: NonNegativeFloat = Objective.ce_weight
+    align_weight: NonNegativeFloat = Objective.align_weight
+    budget_weight: NonNegativeFloat = Objective.budget_weight
+    layers_weight: NonNegativeFloat = Objective.layers_weight
+    flops_weight: NonNegativeFloat = Objective.flops_weight
+    text_tokens: int = Objective.text_tokens
 
     def at(self, budget: int) -> Objective:
         """Make the objective of one budget."""
@@ -45,10 +44,10 @@ class ObjectiveConfig(Frozen):
 class RelaxationConfig(Frozen):
     """How gradients reach the counts; see `eos.relaxation.Relaxation`."""
 
-    selection: str = "marginal"
-    through: Through = "logits"
-    alpha: PositiveFloat = ALPHA
-    band: NonNegativeFloat = 0
+    selection: str = Relaxation.selection
+    through: Through = Relaxation.through
+    alpha: PositiveFloat = Relaxation.alpha
+    band: NonNegativeFloat = Relaxation.band
 
     def made(self) -> Relaxation:
         """Make what the passes take."""
