@@ -17,12 +17,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
-demo: setup  ## check the operator's mathematics (will search a plan on the miniature)
-	@echo "Until the embedded miniature model exists, the demo is 'eos verify': the unified operator against"
-	@echo "four independent references. It will become: a search on the miniature, the found plan and every"
-	@echo "prior method on the same questions, one table and a report."
-	@echo
-	$(BIN)/eos verify
+demo: setup  ## search a plan on the miniature, compare it with every prior method (minutes)
+	$(BIN)/eos demo --out runs/demo
 
 test: setup  ## run the tests
 	$(BIN)/python -m pytest -n 2

@@ -10,7 +10,16 @@ from eos.reduce.originals.sparsevlm import equal_tokens
 from tests.test_contract import decoded, gap, split
 
 ASKED = [
-    *["fastv", "tome", "pool", "sparsevlm-v1", "sparsevlm-v2", "visionzip", "prumerge+"],
+    *[
+        "fastv",
+        "tome",
+        "pool",
+        "reweight",
+        "sparsevlm-v1",
+        "sparsevlm-v2",
+        "visionzip",
+        "prumerge+",
+    ],
     *["pyramiddrop", "dart", "divprune", "random"],
 ]
 TWINS = ["sparsevlm-v1-original", "sparsevlm-v2-original", "tome-original", "visionzip-original"]

@@ -114,6 +114,19 @@ def search(
     )
 
 
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="Folder of everything; the same command goes on there.")
+    ] = Path("runs/demo"),
+    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 20,
+) -> None:
+    """Search on the miniature, and ask the found plan and every prior method the same questions."""
+    from eos.reporting.demo import demo_and_show
+
+    demo_and_show(out=out, limit=limit)
+
+
 @app.command("ls")
 def list_things(
     what: Annotated[

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -37,6 +38,29 @@ def evaluate_and_show(
     as_json: bool,
 ) -> None:
     """Evaluate with a progress bar; print tables or JSON; write Markdown if wanted."""
+    results = evaluate_watched(
+        backbone,
+        plans,
+        out=out,
+        task=task,
+        split=split,
+        limit=limit,
+        seed=seed,
+        batch_size=batch_size,
+        blank=blank,
+    )
+    print(f"saved {out / 'results.json'}", file=sys.stderr)
+    if document is not None:
+        write_atomically(document, markdown(results))
+        print(f"saved {document}", file=sys.stderr)
+    if as_json:
+        print(results.to_json(), end="")
+    else:
+        show_evaluation(results, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def evaluate_watched(backbone: str, plans: list[str], *, out: Path, **settings: Any) -> Results:
+    """Evaluate with a progress bar; Ctrl-C says what is kept and how to go on."""
     columns = (
         TextColumn("answers"),
         BarColumn(),
@@ -54,32 +78,9 @@ def evaluate_and_show(
                 done[:] = count, total
                 progress.update(bar, completed=count, total=total)
 
-            results = evaluate(
-                backbone,
-                plans,
-                out=out,
-                task=task,
-                split=split,
-                limit=limit,
-                seed=seed,
-                batch_size=batch_size,
-                blank=blank,
-                watch=watch,
-            )
+            return evaluate(backbone, plans, out=out, watch=watch, **settings)
     except KeyboardInterrupt:
         raise EosError(
             f"stopped; {done[0]} of {done[1]} answers are kept in {out}. The same command goes on "
             "from there"
         ) from None
-    print(f"saved {out / 'results.json'}", file=sys.stderr)
-    _show(results, document=document, as_json=as_json)
-
-
-def _show(results: Results, *, document: Path | None, as_json: bool) -> None:
-    if document is not None:
-        write_atomically(document, markdown(results))
-        print(f"saved {document}", file=sys.stderr)
-    if as_json:
-        print(results.to_json(), end="")
-    else:
-        show_evaluation(results, width=None if sys.stdout.isatty() else WIDTH)

@@ -1,6 +1,6 @@
 """The tables of `eos eval`: for a terminal, and as Markdown for documents."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +34,7 @@ def show_evaluation(results: Results, *, width: int | None = None) -> None:
     console = Console(width=width)
     for group in _groups(results):
         console.print(_group_table(results, group))
-    console.print(_summary_table(results))
+    console.print(summary_table(results))
     for paragraph in caption(results):
         console.print(paragraph, highlight=False, markup=False)
 
@@ -78,7 +78,8 @@ def _group_table(results: Results, group: str) -> Table:
     return table
 
 
-def _summary_table(results: Results) -> Table:
+def summary_table(results: Results, *, lines_after: Collection[int] = (0,)) -> Table:
+    """Lay out averages and costs, a line after the rows of these places."""
     groups = _groups(results)
     table = Table(title="averages over families, and costs", title_justify="left")
     table.add_column("run", overflow="fold")
@@ -88,7 +89,11 @@ def _summary_table(results: Results) -> Table:
         accuracies = [_accuracy(row.groups[group]) for group in groups]
         cells = [*_costs(row), *accuracies, _accuracy(row.average)]
         table.add_row(
-            row.name, *cells, _paired(row.average), _interval(row.average), end_section=place == 0
+            row.name,
+            *cells,
+            _paired(row.average),
+            _interval(row.average),
+            end_section=place in lines_after,
         )
     return table
 

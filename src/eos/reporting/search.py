@@ -40,11 +40,7 @@ def search_and_show(
     config = read_config(source, changes)
     processes = Processes()
     try:
-        found = _searched(config, out, processes, quiet=quiet)
-    except KeyboardInterrupt:  # the second Ctrl-C: nothing was waited for
-        raise EosError(
-            f"stopped at once; {out} holds the last checkpoint. The same command goes on from there"
-        ) from None
+        found = search_watched(config, out, processes, quiet=quiet)
     finally:
         processes.leave()
     if not processes.main:
@@ -107,6 +103,18 @@ def as_data(found: Answer, out: Path) -> dict[str, Any]:
         "plan": json.loads(found.plan.to_json()),
         "gaps": [gap.model_dump() for gap in found.gaps],
     }
+
+
+def search_watched(
+    config: SearchConfig, out: Path, processes: Processes, *, quiet: bool = False
+) -> Answer:
+    """Search with a progress bar; a second Ctrl-C, which waits for nothing, says how to go on."""
+    try:
+        return _searched(config, out, processes, quiet=quiet)
+    except KeyboardInterrupt:
+        raise EosError(
+            f"stopped at once; {out} holds the last checkpoint. The same command goes on from there"
+        ) from None
 
 
 def _searched(config: SearchConfig, out: Path, processes: Processes, *, quiet: bool) -> Answer:

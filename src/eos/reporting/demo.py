@@ -1,0 +1,122 @@
+"""Run `eos demo`: a short search on the miniature, then its plan beside every prior method.
+
+The search and the evaluation keep what they have in their folders, so that an interrupted demo goes
+on; the report is what a reader needs to believe the table, and to use the plan.
+"""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from eos.config import write_atomically
+from eos.errors import PlanError
+from eos.evaluation.results import Results
+from eos.loop import Answer
+from eos.plan import Plan
+from eos.presets import presets
+from eos.reporting.eval import WIDTH, evaluate_watched
+from eos.reporting.evaluation import caption, markdown, summary_table
+from eos.reporting.search import COLUMNS, regime_rows, search_watched, show_search
+from eos.searching.files import read_config
+from eos.searching.processes import Processes
+
+BUDGETS = (64, 16)
+SEARCHED = "searched"
+SEED = 1  # of the questions; the search never sees the test split
+USE = """\
+import eos
+from eos.backbones.processor import continue_greedily, load_processor, read_conversations
+from eos.miniature.world import example
+
+backbone, processor = eos.load_backbone("miniature"), load_processor("miniature")
+asked = example("test", "counting", 0)
+with eos.reduced(backbone, eos.Plan.load("{plan}")) as model:
+    inputs = read_conversations(processor, [asked.messages()])
+    print(asked.question.text, continue_greedily(model, inputs, processor=processor, new_tokens=4))
+"""
+
+
+def demo_and_show(*, out: Path, limit: int) -> None:
+    """Search, evaluate, print one table, write ``report.md``."""
+    width = None if sys.stdout.isatty() else WIDTH
+    console = Console(width=width)
+    say = Console(stderr=True)
+    say.print("1/2 searching: where, how much and how to reduce", highlight=False)
+    config = read_config(changes=[f"budgets={list(BUDGETS)}"])
+    found = search_watched(config, out / "search", Processes())
+    show_search(found, out / "search", width=width)
+    plans = save_plans(found, out)
+    say.print("2/2 asking the full model, the found plan and every prior method", highlight=False)
+    results = evaluate_watched(
+        config.backbone,
+        [*(f"{name}={path}" for name, path in plans.items()), *rivals()],
+        out=out / "eval",
+        limit=limit,
+        seed=SEED,
+    )
+    ordered, lines = league(results)
+    console.print(summary_table(ordered, lines_after=lines))
+    for paragraph in caption(results):
+        console.print(paragraph, highlight=False, markup=False)
+    use = USE.format(plan=plans[f"{SEARCHED}@{BUDGETS[0]}"].as_posix())
+    write_atomically(out / "report.md", report(found, ordered, use=use))
+    files = ", ".join(str(path) for path in [*plans.values(), out / "report.md"])
+    console.print(f"\nsaved {files}; to use the plan:\n\n{use}", highlight=False, markup=False)
+
+
+def save_plans(found: Answer, out: Path) -> dict[str, Path]:
+    """Write the found plan at every budget, without another search."""
+    paths = {f"{SEARCHED}@{budget}": out / f"plan-{budget}.json" for budget in BUDGETS}
+    for budget, path in zip(BUDGETS, paths.values(), strict=True):
+        found.plan.rescaled(budget).save(path)
+    return paths
+
+
+def rivals() -> list[str]:
+    """Name every preset at every budget, or one token more where a method makes odd numbers."""
+    return [_spec(name, budget) for budget in BUDGETS for name in presets()]
+
+
+def league(results: Results) -> tuple[Results, list[int]]:
+    """Order rows by budget, then by accuracy; say after which of them a budget ends."""
+    full, *others = results.rows
+    by_budget = [
+        sorted(
+            (row for row in others if _nearest(row.cost.final_tokens) == budget),
+            key=lambda row: -row.average.accuracy,
+        )
+        for budget in BUDGETS
+    ]
+    ends = [sum(len(rows) for rows in by_budget[:place]) for place in range(len(BUDGETS))]
+    rows = (full, *(row for rows in by_budget for row in rows))
+    return results.model_copy(update={"rows": rows}), ends
+
+
+def report(found: Answer, results: Results, *, use: str) -> str:
+    """Write the page: what was found, how it does, how to use it."""
+    head = " | ".join(COLUMNS)
+    regimes = "\n".join(f"| {' | '.join(row)} |" for row in regime_rows(found.plan))
+    gaps = "; ".join(
+        f"{gap.budget} tokens: {gap.gap.mean:+.4f} ± {gap.gap.stderr:.4f}" for gap in found.gaps
+    )
+    return (
+        "# A search on the miniature\n\n"
+        f"Found from the {found.start} start, at {found.plan.expected.final_tokens} final "
+        f"tokens:\n\n| {head} |\n|{'---|' * len(COLUMNS)}\n{regimes}\n\n"
+        f"Discretisation gap, in validation loss: {gaps}.\n\n"
+        f"## Beside prior methods\n\n{markdown(results)}\n"
+        f"## Use the plan\n\n```python\n{use}```\n"
+    )
+
+
+def _spec(name: str, budget: int) -> str:
+    try:
+        Plan.preset(name, budget=budget)
+    except PlanError:  # it makes an odd number of tokens
+        return f"{name}@{budget + 1}"
+    return f"{name}@{budget}"
+
+
+def _nearest(tokens: int) -> int:
+    return min(BUDGETS, key=lambda budget: abs(budget - tokens))
