@@ -241,3 +241,24 @@ def test_the_course_rises_in_each_phase_and_falls_at_the_end():
     assert phase_at(COURSE, total - 1) == (COURSE[-1], COURSE[-1].steps - 1)
     with pytest.raises(IndexError):
         phase_at(COURSE, total)
+
+
+@pytest.mark.parametrize("conversation", [False, True])
+def test_attending_in_parts_is_attending_with_the_whole_mask(model, conversation):
+    rng = np.random.default_rng(3)
+    lesson = make_lesson(["objects", "chart"], rng, size=48, patch=PATCH, conversation=conversation)
+    features = torch.randn(2, 144, TINY["width"])
+    logits, _ = read(model, lesson, features)
+    words = model.get_input_embeddings()(lesson.ids)
+    given = torch.cat([words[:, :2], features, words[:, 146:]], dim=1)
+
+    def whole(mask):
+        out = model.model.language_model(
+            inputs_embeds=given, attention_mask=mask, position_ids=lesson.positions
+        )
+        return model.lm_head(out.last_hidden_state)
+
+    asked = lesson.weights > 0
+    assert torch.allclose(logits[asked], whole(lesson.mask())[asked], atol=1e-5)
+    everything = torch.zeros_like(lesson.mask())  # a mask that hides nothing is another one
+    assert not torch.allclose(logits[asked], whole(everything)[asked], atol=1e-5)

@@ -15,23 +15,23 @@ from eos.miniature.language import ASSISTANT, END, IMAGE, PAD, START, USER, voca
 from eos.miniature.questions import Question
 from eos.miniature.scenes import Random, Scene, draw_scene
 
-MENU = {  # families asked about one image of a kind, and how often
+MENU = {  # families asked about one image of a kind, and how often at most
     "objects": {
-        "presence": 1,
-        "attribute": 2,
-        "relation": 2,
-        "counting": 1,
-        "comparison": 1,
+        "presence": 4,
+        "attribute": 4,
+        "relation": 3,
+        "counting": 4,
+        "comparison": 2,
         "nearest": 2,
         "listing": 1,
-        "choice": 1,
+        "choice": 2,
         "followup": 1,
         "everything": 1,
     },
-    "digits": {"digit": 4},
+    "digits": {"digit": 6},
     "strings": {"string": 3},
-    "chart": {"chart": 5, "bars": 1},
-    "diagram": {"link": 3, "path": 3},
+    "chart": {"chart": 8, "bars": 1},
+    "diagram": {"link": 5, "path": 5},
 }
 WEIGHTS = {"everything": 0.3}  # of a token in the loss; one for all other families
 

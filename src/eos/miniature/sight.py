@@ -4,12 +4,19 @@ A smaller image takes a window of the position embeddings, so that a pixel is a 
 stage and nothing has to be learnt anew when images grow.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
-from torch import Tensor
-from transformers import LlavaForConditionalGeneration
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from transformers import AttentionInterface, LlavaForConditionalGeneration
 
 from eos.miniature.lessons import Lesson
 from eos.miniature.model import GRID
+
+IN_PARTS = "eos-in-parts"
 
 
 def look(
@@ -50,11 +57,52 @@ def read(
     start = 2  # after the start token and the user's mark
     count = features.shape[1]
     embedded = torch.cat([embedded[:, :start], features, embedded[:, start + count :]], dim=1)
-    out = model.model.language_model(
-        inputs_embeds=embedded,
-        attention_mask=lesson.mask(),
-        position_ids=lesson.positions,
-        use_cache=False,
-        output_hidden_states=True,
-    )
+    with _attending_in_parts(model):
+        out = model.model.language_model(
+            inputs_embeds=embedded,
+            attention_mask=lesson.mask(),
+            position_ids=lesson.positions,
+            use_cache=False,
+            output_hidden_states=True,
+            prefix=start + count,
+        )
     return model.lm_head(out.last_hidden_state), out.hidden_states[len(out.hidden_states) // 2]
+
+
+@contextmanager
+def _attending_in_parts(model: LlavaForConditionalGeneration) -> Iterator[None]:
+    config = model.model.language_model.config
+    before = config._attn_implementation
+    config._attn_implementation = IN_PARTS
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def _attend_in_parts(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    *,
+    scaling: float,
+    prefix: int,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attend as with the whole mask, in half the time: the image is plainly causal by itself."""
+    image = F.scaled_dot_product_attention(
+        query[:, :, :prefix],
+        key[:, :, :prefix],
+        value[:, :, :prefix],
+        is_causal=True,
+        scale=scaling,
+    )
+    text = F.scaled_dot_product_attention(
+        query[:, :, prefix:], key, value, attn_mask=attention_mask[:, :, prefix:], scale=scaling
+    )
+    return torch.cat([image, text], dim=2).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(IN_PARTS, _attend_in_parts)
