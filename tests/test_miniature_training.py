@@ -19,11 +19,13 @@ from eos.miniature.sight import look, project, read
 from eos.miniature.student import Student, study
 from eos.miniature.supervision import (
     CONTENTS,
+    REACH,
     DenseHeads,
     dense_loss,
     grounding_loss,
     label_patches,
     naming_loss,
+    pointing_loss,
 )
 from eos.miniature.train import train
 from eos.miniature.world import Example, example
@@ -167,6 +169,30 @@ def test_words_are_told_what_they_go_with():
     assert grounding_loss(heads, states, lesson.ids, lesson.scenes) < 0.01
     elsewhere = [draw_scene("objects", np.random.default_rng(9), size=48)]
     assert grounding_loss(heads, states, lesson.ids, elsewhere) > 1.0  # control
+
+
+def test_names_are_to_know_whether_and_where_their_object_is():
+    scene = draw_scene("objects", np.random.default_rng(4), size=48)
+    things = scene.of("shape")
+    alone = [t for t in things if [(u.color, u.name) for u in things].count((t.color, t.name)) == 1]
+    words = vocabulary()
+    ids = torch.tensor([[words["the"], words[alone[0].color], words[alone[0].name]]])
+    heads, corner = DenseHeads(3), (2, 5)
+    x, y = (center / PATCH for center in alone[0].center)
+    states = torch.zeros(1, 3, 3)
+    states[0, 2] = torch.tensor([9.0, (corner[1] + x) / REACH, (corner[0] + y) / REACH])
+    with torch.no_grad():
+        heads.named.weight.copy_(torch.eye(3))
+        heads.named.bias.zero_()
+
+    def loss(corner, ids=ids):
+        return pointing_loss(heads, states, ids, [scene], corner=corner, patch=PATCH)
+
+    assert loss(corner) < 0.01
+    assert loss((8, 5)) > 0.4  # control: elsewhere
+    absent = next(c for c in COLORS if all((t.color, t.name) != (c, alone[0].name) for t in things))
+    ids[0, 1] = words[absent]
+    assert loss(corner, ids) > 5  # control: not there
 
 
 def test_orthogonalised_brings_singular_values_to_one():

@@ -22,11 +22,12 @@ from eos.miniature.supervision import (
     grounding_loss,
     label_patches,
     naming_loss,
+    pointing_loss,
 )
 
 OTHERS = ("digits", "strings", "chart", "diagram")
 DENSE = 0.5  # weight of the dense loss once there are answers
-TOWER = 0.3  # the vision tower's learning rates, relative to the decoder's
+TOWER = 0.15  # the vision tower's learning rates, relative to the decoder's
 TALKS = 0.25  # share of micro-batches that are conversations
 
 
@@ -96,10 +97,13 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
             naming = naming_loss(features, word_embeddings(student.model), labels)
             logits, states = read(student.model, lesson, features)
             grounding = grounding_loss(student.heads, states, lesson.ids, lesson.scenes)
+            pointing = pointing_loss(
+                student.heads, states, lesson.ids, lesson.scenes, corner=(top, left), patch=PATCH
+            )
             answers = answer_loss(logits, lesson)
             found |= {f"naming {name}": naming.item(), f"grounding {name}": grounding.item()}
-            found[f"answers {name}"] = answers.item()
-            loss = answers + DENSE * (loss + naming + grounding)
+            found |= {f"pointing {name}": pointing.item(), f"answers {name}": answers.item()}
+            loss = answers + DENSE * (loss + naming + grounding + pointing)
         (loss / len(halves)).backward()
     return found
 

@@ -4,6 +4,7 @@ From answers alone a small tower hardly learns to tell shapes and digits; told p
 does in minutes. The heads that read this off are thrown away after training.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ HEADS = {  # classes of each head; a label of -1 is not asked
 }
 WEIGHTS = {"content": 1.0, "color": 1.0}  # in the loss; what follows from them counts less
 DIGITS = CONTENTS.index("digit 0")  # where digits stand among them, also as heights of bars
+REACH = 6.0  # patches that a place must be wrong by to count as much as being absent
 SHARPNESS = 10.0  # of the likeness of visual tokens and words
 OFFSET = 2  # the two last channels: where the middle of the thing is, in patches
 
@@ -47,6 +49,7 @@ class DenseHeads(nn.Module):
         self.patches = nn.Linear(width, sum(HEADS.values()) + OFFSET)
         self.whole = nn.Linear(width, len(PAIRS))
         self.words = nn.Linear(width, len(COLORS) + len(SHAPES))
+        self.named = nn.Linear(width, 3)  # whether what is named is there, and where
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,58 @@ def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[
                 )
                 count += len(asked)
     return total / max(1, count)
+
+
+def pointing_loss(
+    heads: DenseHeads,
+    states: Tensor,
+    ids: Tensor,
+    scenes: list[Scene],
+    *,
+    corner: tuple[int, int],
+    patch: int,
+) -> Tensor:
+    """Let a shape's word that ends a name know whether the picture has it, and where.
+
+    What is nearest to it, or left of it, can only be asked of a place.
+
+    Args:
+        heads: with a reader of names.
+        states: of all tokens half way through the decoder, ``[B, T, D]``.
+        ids: token ids, ``[B, T]``.
+        scenes: what the pictures show.
+        corner: row and column of the pictures' first patch in the full grid.
+        patch: side of a patch, in pixels.
+    """
+    places, there, where, sure = [], [], [], []
+    for row, scene in enumerate(scenes):
+        for column, color, shape in _names(ids[row].tolist()) if scene.of("shape") else ():
+            meant = [t for t in scene.of("shape") if t.name == shape and color in (None, t.color)]
+            x, y = meant[0].center if len(meant) == 1 else (0.0, 0.0)
+            places.append((row, column))
+            there.append(float(len(meant) > 0))
+            where.append((corner[1] + x / patch, corner[0] + y / patch))
+            sure.append(len(meant) == 1)
+    if not places:
+        return states.new_zeros(())
+    rows, columns = torch.tensor(places).T
+    found = heads.named(states[rows, columns])
+    loss = F.binary_cross_entropy_with_logits(found[:, 0], found.new_tensor(there))
+    known = torch.tensor(sure)
+    if known.any():
+        target = found.new_tensor(where)[known] / REACH
+        loss = loss + (found[known, 1:] - target).pow(2).mean()
+    return loss
+
+
+def _names(ids: list[int]) -> Iterator[tuple[int, str | None, str]]:
+    """Find the shapes' words in a text, and the colours' words before them."""
+    words = {index: word for word, index in vocabulary().items()}
+    before = ""
+    for column, word in enumerate(words[index] for index in ids):
+        if word in SHAPES:
+            yield column, before if before in COLORS else None, word
+        before = word
 
 
 def dense_accuracy(heads: DenseHeads, patches: Tensor, labels: PatchLabels) -> dict[str, float]:
