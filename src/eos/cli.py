@@ -116,6 +116,10 @@ def search(
 
 @app.command()
 def demo(
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Values of the search, such as steps=40."),
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder of everything; the same command goes on there.")
     ] = Path("runs/demo"),
@@ -124,7 +128,7 @@ def demo(
     """Search on the miniature, and ask the found plan and every prior method the same questions."""
     from eos.reporting.demo import demo_and_show
 
-    demo_and_show(out=out, limit=limit)
+    demo_and_show(changes=changes or [], out=out, limit=limit)
 
 
 @app.command("ls")

@@ -30,8 +30,8 @@ COURSE = (
     Phase("tower", 48, 1100, 48),
     Phase("tower", 64, 700, 32),
     Phase("answers", 48, 1100, 16, rate=0.5),
-    Phase("answers", 64, 300, 16, rate=0.5),
-    Phase("answers", 96, 2000, 8, rate=0.5),
+    Phase("answers", 64, 200, 16, rate=0.5),
+    Phase("answers", 96, 1250, 8, rate=0.5),
 )
 
 

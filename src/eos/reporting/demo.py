@@ -26,24 +26,27 @@ SEARCHED = "searched"
 SEED = 1  # of the questions; the search never sees the test split
 USE = """\
 import eos
-from eos.backbones.processor import continue_greedily, load_processor, read_conversations
 from eos.miniature.world import example
+from transformers import AutoProcessor
 
-backbone, processor = eos.load_backbone("miniature"), load_processor("miniature")
-asked = example("test", "counting", 0)
+backbone = eos.load_backbone("miniature")
+processor = AutoProcessor.from_pretrained(backbone.model.name_or_path)
+asked = example("test", "counting", 0)  # a picture of the miniature's world, and a question
+chat = {{"add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}}
+inputs = processor.apply_chat_template(asked.messages(), tokenize=True, **chat)
 with eos.reduced(backbone, eos.Plan.load("{plan}")) as model:
-    inputs = read_conversations(processor, [asked.messages()])
-    print(asked.question.text, continue_greedily(model, inputs, processor=processor, new_tokens=4))
+    answer = model.generate(**inputs, max_new_tokens=4)
+print(processor.batch_decode(answer, skip_special_tokens=True)[0])
 """
 
 
-def demo_and_show(*, out: Path, limit: int) -> None:
+def demo_and_show(*, changes: list[str], out: Path, limit: int) -> None:
     """Search, evaluate, print one table, write ``report.md``."""
     width = None if sys.stdout.isatty() else WIDTH
     console = Console(width=width)
     say = Console(stderr=True)
     say.print("1/2 searching: where, how much and how to reduce", highlight=False)
-    config = read_config(changes=[f"budgets={list(BUDGETS)}"])
+    config = read_config(changes=[f"budgets={list(BUDGETS)}", *changes])
     found = search_watched(config, out / "search", Processes())
     show_search(found, out / "search", width=width)
     plans = save_plans(found, out)
