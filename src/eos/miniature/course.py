@@ -27,11 +27,12 @@ class Phase:
 
 
 COURSE = (
-    Phase("tower", 48, 1100, 48),
-    Phase("tower", 64, 700, 32),
+    Phase("tower", 48, 1100, 48, rate=2.0),
+    Phase("tower", 64, 700, 32, rate=2.0),
     Phase("answers", 48, 1100, 16, rate=0.5),
-    Phase("answers", 64, 200, 16, rate=0.5),
-    Phase("answers", 96, 1250, 8, rate=0.5),
+    Phase("answers", 64, 150, 16, rate=0.5),
+    Phase("tower", 96, 150, 16, rate=1.0),
+    Phase("answers", 96, 1000, 8, rate=0.5),
 )
 
 
