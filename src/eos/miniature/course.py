@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 RISE = 40  # steps over which the rate rises at the start of a phase
-DECAY = 0.3  # the last share of all steps with answers, in which the rate falls to nothing
+DECAY = 0.15  # the last share of all steps with answers, in which the rate falls to nothing
+MIXED = (0.2, 0.4, 0.67, 1.0, 1.0)  # 3, 6, 10 or 15 objects in a picture of 96 pixels
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Phase:
         steps: how many updates.
         images: in each step; half of them show objects, half the other kinds of scenes.
         rate: factor of the learning rates.
+        shares: how full scenes of objects are, of what they have room for; drawn for each.
     """
 
     lesson: str
@@ -24,6 +26,7 @@ class Phase:
     steps: int
     images: int
     rate: float = 1.0
+    shares: tuple[float, ...] = (1.0,)
 
 
 COURSE = (
@@ -32,7 +35,8 @@ COURSE = (
     Phase("answers", 48, 1100, 16, rate=0.5),
     Phase("answers", 64, 150, 16, rate=0.5),
     Phase("tower", 96, 150, 16, rate=1.0),
-    Phase("answers", 96, 1000, 8, rate=0.5),
+    Phase("answers", 96, 700, 8, rate=0.5),
+    Phase("answers", 96, 1000, 8, rate=0.5, shares=MIXED),
 )
 
 

@@ -4,6 +4,7 @@ Most sequences ask their questions independently: each sees the image and itself
 time, through a block mask and positions that start anew. The others are conversations.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,9 +74,13 @@ def make_lesson(
     patch: int,
     conversation: bool = False,
     split: str = "train",
+    shares: Sequence[float] = (1.0,),
 ) -> Lesson:
-    """Draw a scene of each given kind and ask about it."""
-    scenes = [draw_scene(kind, rng, size=size, split=split) for kind in kinds]
+    """Draw a scene of each given kind, as full as one of the shares says, and ask about it."""
+    scenes = [
+        draw_scene(kind, rng, size=size, split=split, share=shares[rng.integers(0, len(shares))])
+        for kind in kinds
+    ]
     asked = [_ask(scene, rng) for scene in scenes]
     rows = [
         _row(scene, questions, patch, conversation)

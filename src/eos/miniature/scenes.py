@@ -83,10 +83,18 @@ class Scene:
         return [thing for thing in self.things if thing.kind == kind]
 
 
-def draw_scene(kind: str, rng: Random, *, size: int = 96, split: str = "train") -> Scene:
-    """Draw a scene of a kind; the split says which handwritten digits it may use."""
+def draw_scene(
+    kind: str, rng: Random, *, size: int = 96, split: str = "train", share: float = 1.0
+) -> Scene:
+    """Draw a scene of a kind.
+
+    The split says which handwritten digits it may use; a share below one leaves room among objects.
+    """
     image = _background(rng, size)
-    scene = KINDS[kind](image, rng, split)
+    if kind == "objects":
+        scene = _objects(image, rng, split, share=share)
+    else:
+        scene = KINDS[kind](image, rng, split)
     speckled = image + rng.integers(-7, 8, image.shape)
     pixels = np.clip(np.floor(speckled + 0.5), 0, 255).astype(np.uint8)
     return replace(scene, kind=kind, pixels=pixels)
@@ -162,8 +170,8 @@ def _shapes(
     return things
 
 
-def _objects(image: Image, rng: Random, split: str) -> Scene:
-    things = _shapes(image, rng, _crowd(len(image)), ())
+def _objects(image: Image, rng: Random, split: str, share: float = 1.0) -> Scene:
+    things = _shapes(image, rng, _crowd(len(image), share), ())
     return Scene("", np.empty(0, np.uint8), tuple(things))
 
 

@@ -22,11 +22,12 @@ from eos.miniature.supervision import (
     grounding_loss,
     label_patches,
     naming_loss,
+    placing_loss,
     pointing_loss,
 )
 
 OTHERS = ("digits", "strings", "chart", "diagram", "strings", "diagram")  # the last are hard
-DENSE = 0.5  # weight of the dense loss once there are answers
+DENSE = 0.5  # weight of what patches and words are told, once there are answers
 TOWER = 0.15  # the vision tower's learning rates, relative to the decoder's
 TALKS = 0.25  # share of micro-batches that are conversations
 
@@ -87,7 +88,9 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
             pixels = pixel_values(scenes)
         else:
             talk = bool(rng.random() < TALKS)
-            lesson = make_lesson(kinds, rng, size=phase.size, patch=PATCH, conversation=talk)
+            lesson = make_lesson(
+                kinds, rng, size=phase.size, patch=PATCH, conversation=talk, shares=phase.shares
+            )
             scenes, pixels = lesson.scenes, lesson.pixels
         patches, whole = look(student.model, pixels, corner=(top, left))
         labels = label_patches(scenes, patch=PATCH)
@@ -96,15 +99,17 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
         if lesson is not None:
             features = project(student.model, patches)
             naming = naming_loss(features, word_embeddings(student.model), labels)
+            placing = placing_loss(student.heads, features, labels, corner=(top, left))
             logits, states = read(student.model, lesson, features)
             grounding = grounding_loss(student.heads, states, lesson.ids, lesson.scenes)
             pointing = pointing_loss(
                 student.heads, states, lesson.ids, lesson.scenes, corner=(top, left), patch=PATCH
             )
             answers = answer_loss(logits, lesson)
-            found |= {f"naming {name}": naming.item(), f"grounding {name}": grounding.item()}
-            found |= {f"pointing {name}": pointing.item(), f"answers {name}": answers.item()}
-            loss = answers + DENSE * (loss + naming + grounding + pointing)
+            found |= {f"naming {name}": naming.item(), f"placing {name}": placing.item()}
+            found |= {f"grounding {name}": grounding.item(), f"pointing {name}": pointing.item()}
+            found[f"answers {name}"] = answers.item()
+            loss = answers + pointing + DENSE * (loss + naming + placing + grounding)
         (loss / len(halves)).backward()
     return found
 

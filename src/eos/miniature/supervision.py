@@ -50,6 +50,7 @@ class DenseHeads(nn.Module):
         self.whole = nn.Linear(width, len(PAIRS))
         self.words = nn.Linear(width, len(COLORS) + len(SHAPES))
         self.named = nn.Linear(width, 3)  # whether what is named is there, and where
+        self.places = nn.Linear(width, 2)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,23 @@ def naming_loss(features: Tensor, embeddings: Tensor, labels: PatchLabels) -> Te
             likeness = SHARPNESS * F.normalize(features[known], dim=-1) @ rows.T
             total = total + F.cross_entropy(likeness, label[known])
     return total
+
+
+def placing_loss(
+    heads: DenseHeads, features: Tensor, labels: PatchLabels, *, corner: tuple[int, int]
+) -> Tensor:
+    """Let visual tokens say plainly where in the full grid their thing is, or they are themselves.
+
+    Args:
+        heads: with a reader of places.
+        features: visual tokens, ``[B, P, D]``.
+        labels: how far the middle of a patch's thing is.
+        corner: row and column of the pictures' first patch.
+    """
+    side = int(features.shape[1] ** 0.5)
+    rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    own = torch.stack([corner[1] + columns, corner[0] + rows], dim=-1).view(-1, 2) + 0.5
+    return (heads.places(features) - (own + labels.offsets) / REACH).pow(2).mean()
 
 
 def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
