@@ -36,6 +36,7 @@ HEADS = {  # classes of each head; a label of -1 is not asked
 }
 WEIGHTS = {"content": 1.0, "color": 1.0}  # in the loss; what follows from them counts less
 DIGITS = CONTENTS.index("digit 0")  # where digits stand among them, also as heights of bars
+MOST = 6  # objects of a trait that are counted
 REACH = 6.0  # patches that a place must be wrong by to count as much as being absent
 SHARPNESS = 10.0  # of the likeness of visual tokens and words
 OFFSET = 2  # the two last channels: where the middle of the thing is, in patches
@@ -49,8 +50,9 @@ class DenseHeads(nn.Module):
         self.patches = nn.Linear(width, sum(HEADS.values()) + OFFSET)
         self.whole = nn.Linear(width, len(PAIRS))
         self.words = nn.Linear(width, len(COLORS) + len(SHAPES))
-        self.named = nn.Linear(width, 3)  # whether what is named is there, and where
-        self.places = nn.Linear(width, 2)
+        self.tally = nn.Linear(width, MOST + 1)
+        self.named = nn.Linear(width, 4)  # whether what is named is there, where, and how large
+        self.places = nn.Linear(width, 3)  # where, and how large
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def naming_loss(features: Tensor, embeddings: Tensor, labels: PatchLabels) -> Te
 def placing_loss(
     heads: DenseHeads, features: Tensor, labels: PatchLabels, *, corner: tuple[int, int]
 ) -> Tensor:
-    """Let visual tokens say plainly where in the full grid their thing is, or they are themselves.
+    """Let visual tokens say plainly where in the full grid their thing is, and how large.
 
     Args:
         heads: with a reader of places.
@@ -127,14 +129,21 @@ def placing_loss(
     side = int(features.shape[1] ** 0.5)
     rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
     own = torch.stack([corner[1] + columns, corner[0] + rows], dim=-1).view(-1, 2) + 0.5
-    return (heads.places(features) - (own + labels.offsets) / REACH).pow(2).mean()
+    found = heads.places(features)
+    loss = (found[..., :2] - (own + labels.offsets) / REACH).pow(2).mean()
+    sized = labels.heads["size"] >= 0
+    if sized.any():
+        large = labels.heads["size"][sized].float()
+        loss = loss + F.binary_cross_entropy_with_logits(found[..., 2][sized], large)
+    return loss
 
 
 def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
     """Let every colour's and shape's word in a question know what it goes with in the picture.
 
     A word must look at the tokens that show it, to say which shapes have its colour or which
-    colours its shape has; none, if it is absent. Questions only need what is then at hand.
+    colours its shape has, and how many; none, if it is absent. Questions only need what is then at
+    hand.
 
     Args:
         heads: with a reader of words.
@@ -147,7 +156,7 @@ def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[
     forms = [(words[name], name) for name in traits]
     forms += [(words[plural], name) for name, plural in PLURALS.items()]
     total, count = states.new_zeros(()), 0
-    scores = heads.words(states)
+    scores, tallies = heads.words(states), heads.tally(states)
     for row, scene in enumerate(scenes):
         shapes = scene.of("shape")
         if not shapes:
@@ -162,6 +171,9 @@ def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[
                 total = total + F.binary_cross_entropy_with_logits(
                     asked, target.expand_as(asked), reduction="sum"
                 )
+                shown = min(MOST, sum(name in (t.color, t.name) for t in shapes))
+                numbers = torch.full((len(asked),), shown)
+                total = total + F.cross_entropy(tallies[row][here], numbers, reduction="sum")
                 count += len(asked)
     return total / max(1, count)
 
@@ -175,7 +187,7 @@ def pointing_loss(
     corner: tuple[int, int],
     patch: int,
 ) -> Tensor:
-    """Let a shape's word that ends a name know whether the picture has it, and where.
+    """Let a shape's word that ends a name know whether the picture has it, where, and how large.
 
     What is nearest to it, or left of it, can only be asked of a place.
 
@@ -187,7 +199,7 @@ def pointing_loss(
         corner: row and column of the pictures' first patch in the full grid.
         patch: side of a patch, in pixels.
     """
-    places, there, where, sure = [], [], [], []
+    places, there, where, large, sure = [], [], [], [], []
     for row, scene in enumerate(scenes):
         for column, color, shape in _names(ids[row].tolist()) if scene.of("shape") else ():
             meant = [t for t in scene.of("shape") if t.name == shape and color in (None, t.color)]
@@ -195,6 +207,7 @@ def pointing_loss(
             places.append((row, column))
             there.append(float(len(meant) > 0))
             where.append((corner[1] + x / patch, corner[0] + y / patch))
+            large.append(float(len(meant) == 1 and meant[0].size == "large"))
             sure.append(len(meant) == 1)
     if not places:
         return states.new_zeros(())
@@ -204,7 +217,9 @@ def pointing_loss(
     known = torch.tensor(sure)
     if known.any():
         target = found.new_tensor(where)[known] / REACH
-        loss = loss + (found[known, 1:] - target).pow(2).mean()
+        loss = loss + (found[known, 1:3] - target).pow(2).mean()
+        sizes = found.new_tensor(large)[known]
+        loss = loss + F.binary_cross_entropy_with_logits(found[known, 3], sizes)
     return loss
 
 
