@@ -25,6 +25,7 @@ from eos.miniature.supervision import (
     grounding_loss,
     label_patches,
     naming_loss,
+    placing_loss,
     pointing_loss,
 )
 from eos.miniature.train import train
@@ -161,6 +162,12 @@ def test_words_are_told_what_they_go_with():
     with torch.no_grad():  # a reader that knows the picture by heart, word for word
         heads.words.weight.fill_(-9.0)
         heads.words.bias.zero_()
+        heads.tally.weight.zero_()
+        heads.tally.bias.copy_(torch.tensor([9.0] + 6 * [0.0]))
+        for trait in traits:
+            number = sum(trait in (thing.color, thing.name) for thing in shown)
+            for form in {trait, PLURALS.get(trait, trait)}:
+                heads.tally.weight[number, vocabulary()[form]] = 18.0
         for thing in shown:
             for word, other in ((thing.color, thing.name), (thing.name, thing.color)):
                 for form in {word, PLURALS.get(word, word)}:
@@ -171,18 +178,36 @@ def test_words_are_told_what_they_go_with():
     assert grounding_loss(heads, states, lesson.ids, elsewhere) > 1.0  # control
 
 
+def test_tokens_say_where_and_how_large_their_thing_is():
+    scene = draw_scene("objects", np.random.default_rng(4), size=48)
+    labels, corner = label_patches([scene], patch=PATCH), (3, 7)
+    heads = DenseHeads(3)
+    with torch.no_grad():
+        heads.places.weight.copy_(torch.eye(3))
+        heads.places.bias.zero_()
+    own = torch.tensor([(x + 0.5, y + 0.5) for y in range(12) for x in range(12)])
+    where = (own + labels.offsets[0] + torch.tensor([7.0, 3.0])) / REACH
+    large = 18.0 * labels.heads["size"][0].clamp_min(0)[:, None] - 9.0
+    told = torch.cat([where, large], dim=1)[None]
+    assert placing_loss(heads, told, labels, corner=corner) < 0.01
+    assert placing_loss(heads, told, labels, corner=(9, 7)) > 0.4  # control: elsewhere
+    smaller = told * torch.tensor([1.0, 1.0, -1.0])
+    assert placing_loss(heads, smaller, labels, corner=corner) > 5  # control: the other size
+
+
 def test_names_are_to_know_whether_and_where_their_object_is():
     scene = draw_scene("objects", np.random.default_rng(4), size=48)
     things = scene.of("shape")
     alone = [t for t in things if [(u.color, u.name) for u in things].count((t.color, t.name)) == 1]
     words = vocabulary()
     ids = torch.tensor([[words["the"], words[alone[0].color], words[alone[0].name]]])
-    heads, corner = DenseHeads(3), (2, 5)
+    heads, corner = DenseHeads(4), (2, 5)
     x, y = (center / PATCH for center in alone[0].center)
-    states = torch.zeros(1, 3, 3)
-    states[0, 2] = torch.tensor([9.0, (corner[1] + x) / REACH, (corner[0] + y) / REACH])
+    where = [(corner[1] + x) / REACH, (corner[0] + y) / REACH]
+    states = torch.zeros(1, 3, 4)
+    states[0, 2] = torch.tensor([9.0, *where, 9.0 if alone[0].size == "large" else -9.0])
     with torch.no_grad():
-        heads.named.weight.copy_(torch.eye(3))
+        heads.named.weight.copy_(torch.eye(4))
         heads.named.bias.zero_()
 
     def loss(corner, ids=ids):

@@ -34,10 +34,8 @@ def right(desk):
         items = [task.item("validation", family, number=n, seed=5) for n in range(EACH)]
         runs = {"full": None, "random@4": drop}
         told = dict(desk.answers(items, runs, new_tokens=2))
-        told |= {
-            "blind": texts
-            for _, texts in desk.answers([blanked(i) for i in items], {"full": None}, new_tokens=2)
-        }
+        grey = [blanked(item) for item in items]
+        [(_, told["blind"])] = desk.answers(grey, {"full": None}, new_tokens=2)
         for run, texts in told.items():
             found[run] += [task.correct(t, i.answer) for t, i in zip(texts, items, strict=True)]
     return {run: sum(hits) / len(hits) for run, hits in found.items()}

@@ -37,7 +37,7 @@ COURSE = (
     Phase("tower", 96, 150, 16, rate=1.0),
     Phase("answers", 96, 700, 8, rate=0.5),
     Phase("answers", 96, 150, 8, rate=0.5, shares=MIXED),
-    Phase("answers", 96, 850, 8, rate=0.2, shares=MIXED),
+    Phase("answers", 96, 700, 8, rate=0.2, shares=MIXED),
 )
 
 
