@@ -1,6 +1,7 @@
 """How the miniature is taught: lessons are the prompts of test time, and training can be cut."""
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -15,20 +16,25 @@ from eos.miniature.lessons import make_lesson, pixel_values
 from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
 from eos.miniature.optimizer import Muon, orthogonalised
 from eos.miniature.scenes import COLORS, KINDS, PLURALS, SHAPES, draw_scene
-from eos.miniature.sight import look, project, read
+from eos.miniature.sight import Gaze, look, project, read
 from eos.miniature.student import Student, study
 from eos.miniature.supervision import (
     CONTENTS,
     REACH,
+    TINTS,
     DenseHeads,
     dense_loss,
-    grounding_loss,
     label_patches,
     naming_loss,
     placing_loss,
-    pointing_loss,
 )
 from eos.miniature.train import train
+from eos.miniature.wording import (
+    grounding_loss,
+    looking_loss,
+    pointing_loss,
+    relevant_patches,
+)
 from eos.miniature.world import Example, example
 
 TINY = {"width": 32, "layers": 2, "vision_layers": 2}
@@ -313,3 +319,41 @@ def test_attending_in_parts_is_attending_with_the_whole_mask(model, conversation
     assert torch.allclose(logits[asked], whole(lesson.mask())[asked], atol=1e-5)
     everything = torch.zeros_like(lesson.mask())  # a mask that hides nothing is another one
     assert not torch.allclose(logits[asked], whole(everything)[asked], atol=1e-5)
+
+
+def test_words_are_to_look_at_what_they_name(model):
+    scene = draw_scene("objects", np.random.default_rng(4), size=48)
+    labels, words = label_patches([scene], patch=PATCH), vocabulary()
+    thing = scene.of("shape")[0]
+    ids = torch.tensor([[words[thing.color], words[PLURALS[thing.name]], words["what"]]])
+    color, shape, other = relevant_patches(ids, labels)[0]
+    assert torch.equal(color, labels.heads["color"][0] == TINTS.index(thing.color))
+    assert torch.equal(shape, labels.heads["content"][0] == CONTENTS.index(f"shape {thing.name}"))
+    assert torch.equal(other, labels.heads["content"][0] > 0)
+    absent = next(c for c in COLORS if all(t.color != c for t in scene.of("shape")))
+    elsewhere = relevant_patches(torch.tensor([[words[absent]]]), labels)[0, 0]
+    assert torch.equal(elsewhere, other)  # nothing to look at but what there is
+
+
+def test_a_gaze_is_the_attention_that_the_image_gets(model):
+    lesson = make_lesson(["objects"], np.random.default_rng(3), size=48, patch=PATCH)
+    features = torch.randn(1, 144, TINY["width"], generator=torch.Generator().manual_seed(0))
+    words = lesson.ids[:, 146:]
+    relevant = torch.zeros(1, words.shape[1], 144, dtype=torch.bool)
+    relevant[..., :36] = True
+    gaze = Gaze(relevant, layers=(1,))
+    read(model, lesson, features, gaze=gaze)
+    given = model.get_input_embeddings()(lesson.ids)
+    given = torch.cat([given[:, :2], features, given[:, 146:]], dim=1)
+    eager = deepcopy(model)
+    eager.set_attn_implementation("eager")
+    out = eager.model.language_model(
+        inputs_embeds=given,
+        attention_mask=lesson.mask(),
+        position_ids=lesson.positions,
+        output_attentions=True,
+    )
+    looks = out.attentions[1][:, :, 146:, 2:146]
+    share = (looks / looks.sum(-1, keepdim=True)).mean(1)[..., :36].sum(-1)
+    assert torch.allclose(gaze.shares[0], share, atol=1e-5)
+    assert looking_loss([torch.ones_like(share)], words) < 1e-6 < looking_loss([share], words)

@@ -123,7 +123,7 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="Folder of everything; the same command goes on there.")
     ] = Path("runs/demo"),
-    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 20,
+    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 16,
 ) -> None:
     """Search on the miniature, and ask the found plan and every prior method the same questions."""
     from eos.reporting.demo import demo_and_show

@@ -6,6 +6,7 @@ stage and nothing has to be learnt anew when images grow.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from eos.miniature.lessons import Lesson
 from eos.miniature.model import GRID
 
 IN_PARTS = "eos-in-parts"
+START = 2  # where visual tokens begin: after the start token and the user's mark
 
 
 def look(
@@ -45,18 +47,43 @@ def project(model: LlavaForConditionalGeneration, patches: Tensor) -> Tensor:
     return features
 
 
+@dataclass
+class Gaze:
+    """Where words look, in the layers that are asked.
+
+    Attributes:
+        relevant: which patches each word after the image should look at, ``[B, W, P]``.
+        layers: of the decoder.
+        shares: of the attention to the image, averaged over heads, that goes to relevant patches;
+            ``[B, W]`` for each layer that has run.
+    """
+
+    relevant: Tensor
+    layers: tuple[int, ...]
+    shares: list[Tensor] = field(default_factory=list)
+
+    def follow(self, words: Tensor, patches: Tensor, *, layer: int, scaling: float) -> None:
+        """Note where queries ``[B, H, W, d]`` look among keys ``[B, H, P, d]``."""
+        if layer in self.layers:
+            looks = (words @ patches.mT * scaling).softmax(-1).mean(1)
+            self.shares.append((looks * self.relevant).sum(-1))
+
+
 def read(
-    model: LlavaForConditionalGeneration, lesson: Lesson, features: Tensor
+    model: LlavaForConditionalGeneration,
+    lesson: Lesson,
+    features: Tensor,
+    *,
+    gaze: Gaze | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run the decoder on visual tokens and questions.
+    """Run the decoder on visual tokens and questions; a gaze is filled on the way.
 
     Returns:
         logits ``[B, T, vocabulary]``, and the states half way ``[B, T, D]``.
     """
     embedded = model.get_input_embeddings()(lesson.ids)
-    start = 2  # after the start token and the user's mark
-    count = features.shape[1]
-    embedded = torch.cat([embedded[:, :start], features, embedded[:, start + count :]], dim=1)
+    end = START + features.shape[1]
+    embedded = torch.cat([embedded[:, :START], features, embedded[:, end:]], dim=1)
     with _attending_in_parts(model):
         out = model.model.language_model(
             inputs_embeds=embedded,
@@ -64,7 +91,8 @@ def read(
             position_ids=lesson.positions,
             use_cache=False,
             output_hidden_states=True,
-            prefix=start + count,
+            image=(START, end),
+            gaze=gaze,
         )
     return model.lm_head(out.last_hidden_state), out.hidden_states[len(out.hidden_states) // 2]
 
@@ -88,21 +116,23 @@ def _attend_in_parts(
     attention_mask: Tensor,
     *,
     scaling: float,
-    prefix: int,
+    image: tuple[int, int],
+    gaze: Gaze | None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attend as with the whole mask, in half the time: the image is plainly causal by itself."""
-    image = F.scaled_dot_product_attention(
-        query[:, :, :prefix],
-        key[:, :, :prefix],
-        value[:, :, :prefix],
-        is_causal=True,
-        scale=scaling,
+    first, end = image
+    seen = F.scaled_dot_product_attention(
+        query[:, :, :end], key[:, :, :end], value[:, :, :end], is_causal=True, scale=scaling
     )
-    text = F.scaled_dot_product_attention(
-        query[:, :, prefix:], key, value, attn_mask=attention_mask[:, :, prefix:], scale=scaling
+    words = query[:, :, end:]
+    told = F.scaled_dot_product_attention(
+        words, key, value, attn_mask=attention_mask[:, :, end:], scale=scaling
     )
-    return torch.cat([image, text], dim=2).transpose(1, 2).contiguous(), None
+    if gaze is not None:
+        layer = int(module.layer_idx)  # type: ignore[arg-type]
+        gaze.follow(words, key[:, :, first:end], layer=layer, scaling=scaling)
+    return torch.cat([seen, told], dim=2).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(IN_PARTS, _attend_in_parts)

@@ -14,20 +14,34 @@ from eos.miniature.lessons import Lesson, make_lesson, pixel_values
 from eos.miniature.model import GRID, PATCH, make_teachable, new_model, word_embeddings
 from eos.miniature.optimizer import Muon
 from eos.miniature.scenes import Random, draw_scene
-from eos.miniature.sight import look, project, read
+from eos.miniature.sight import START, Gaze, look, project, read
 from eos.miniature.supervision import (
     DenseHeads,
+    PatchLabels,
     dense_accuracy,
     dense_loss,
-    grounding_loss,
     label_patches,
     naming_loss,
     placing_loss,
+)
+from eos.miniature.wording import (
+    grounding_loss,
+    looking_loss,
     pointing_loss,
+    relevant_patches,
 )
 
 OTHERS = ("digits", "strings", "chart", "diagram", "strings", "diagram")  # the last are hard
-DENSE = 0.5  # weight of what patches and words are told, once there are answers
+DENSE = 0.5  # weight of what patches are told, once there are answers
+WEIGHTS = {  # of everything else
+    "naming": 0.5,
+    "placing": 0.5,
+    "grounding": 0.5,
+    "pointing": 1.0,
+    "looking": 0.1,
+    "answers": 1.0,
+}
+LOOKING = (1, 2, 6)  # layers of the decoder in which words are told where to look
 TOWER = 0.15  # the vision tower's learning rates, relative to the decoder's
 TALKS = 0.25  # share of micro-batches that are conversations
 
@@ -97,21 +111,35 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
         loss = dense_loss(student.heads, patches, whole, labels)
         found[f"dense {name}"] = loss.item()
         if lesson is not None:
-            features = project(student.model, patches)
-            naming = naming_loss(features, word_embeddings(student.model), labels)
-            placing = placing_loss(student.heads, features, labels, corner=(top, left))
-            logits, states = read(student.model, lesson, features)
-            grounding = grounding_loss(student.heads, states, lesson.ids, lesson.scenes)
-            pointing = pointing_loss(
-                student.heads, states, lesson.ids, lesson.scenes, corner=(top, left), patch=PATCH
-            )
-            answers = answer_loss(logits, lesson)
-            found |= {f"naming {name}": naming.item(), f"placing {name}": placing.item()}
-            found |= {f"grounding {name}": grounding.item(), f"pointing {name}": pointing.item()}
-            found[f"answers {name}"] = answers.item()
-            loss = answers + pointing + DENSE * (loss + naming + placing + grounding)
+            told = _losses(student, lesson, patches, labels, corner=(top, left))
+            found |= {f"{part} {name}": value.item() for part, value in told.items()}
+            loss = DENSE * loss + sum(WEIGHTS[part] * value for part, value in told.items())
         (loss / len(halves)).backward()
     return found
+
+
+def _losses(
+    student: Student,
+    lesson: Lesson,
+    patches: Tensor,
+    labels: PatchLabels,
+    *,
+    corner: tuple[int, int],
+) -> dict[str, Tensor]:
+    """Everything visual tokens, words and answers are told."""
+    heads, features = student.heads, project(student.model, patches)
+    words = lesson.ids[:, START + features.shape[1] :]
+    gaze = Gaze(relevant_patches(words, labels), LOOKING)
+    logits, states = read(student.model, lesson, features, gaze=gaze)
+    said = {"ids": lesson.ids, "scenes": lesson.scenes}
+    return {
+        "naming": naming_loss(features, word_embeddings(student.model), labels),
+        "placing": placing_loss(heads, features, labels, corner=corner),
+        "grounding": grounding_loss(heads, states, **said),
+        "pointing": pointing_loss(heads, states, **said, corner=corner, patch=PATCH),
+        "looking": looking_loss(gaze.shares, words),
+        "answers": answer_loss(logits, lesson),
+    }
 
 
 @torch.no_grad()

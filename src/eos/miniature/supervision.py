@@ -4,7 +4,6 @@ From answers alone a small tower hardly learns to tell shapes and digits; told p
 does in minutes. The heads that read this off are thrown away after training.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eos.miniature.language import vocabulary
-from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Scene, Thing
+from eos.miniature.scenes import COLORS, LETTERS, SHAPES, Scene, Thing
 
 CONTENTS = (
     "nothing",
@@ -136,101 +135,6 @@ def placing_loss(
         large = labels.heads["size"][sized].float()
         loss = loss + F.binary_cross_entropy_with_logits(found[..., 2][sized], large)
     return loss
-
-
-def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
-    """Let every colour's and shape's word in a question know what it goes with in the picture.
-
-    A word must look at the tokens that show it, to say which shapes have its colour or which
-    colours its shape has, and how many; none, if it is absent. Questions only need what is then at
-    hand.
-
-    Args:
-        heads: with a reader of words.
-        states: of all tokens half way through the decoder, ``[B, T, D]``.
-        ids: token ids, ``[B, T]``.
-        scenes: what the pictures show.
-    """
-    words = vocabulary()
-    traits = [*COLORS, *SHAPES]
-    forms = [(words[name], name) for name in traits]
-    forms += [(words[plural], name) for name, plural in PLURALS.items()]
-    total, count = states.new_zeros(()), 0
-    scores, tallies = heads.words(states), heads.tally(states)
-    for row, scene in enumerate(scenes):
-        shapes = scene.of("shape")
-        if not shapes:
-            continue
-        for word, name in forms:
-            here = ids[row] == word
-            if here.any():
-                with_it = {t.name for t in shapes if t.color == name}
-                with_it |= {t.color for t in shapes if t.name == name}
-                target = scores.new_tensor([float(trait in with_it) for trait in traits])
-                asked = scores[row][here]
-                total = total + F.binary_cross_entropy_with_logits(
-                    asked, target.expand_as(asked), reduction="sum"
-                )
-                shown = min(MOST, sum(name in (t.color, t.name) for t in shapes))
-                numbers = torch.full((len(asked),), shown)
-                total = total + F.cross_entropy(tallies[row][here], numbers, reduction="sum")
-                count += len(asked)
-    return total / max(1, count)
-
-
-def pointing_loss(
-    heads: DenseHeads,
-    states: Tensor,
-    ids: Tensor,
-    scenes: list[Scene],
-    *,
-    corner: tuple[int, int],
-    patch: int,
-) -> Tensor:
-    """Let a shape's word that ends a name know whether the picture has it, where, and how large.
-
-    What is nearest to it, or left of it, can only be asked of a place.
-
-    Args:
-        heads: with a reader of names.
-        states: of all tokens half way through the decoder, ``[B, T, D]``.
-        ids: token ids, ``[B, T]``.
-        scenes: what the pictures show.
-        corner: row and column of the pictures' first patch in the full grid.
-        patch: side of a patch, in pixels.
-    """
-    places, there, where, large, sure = [], [], [], [], []
-    for row, scene in enumerate(scenes):
-        for column, color, shape in _names(ids[row].tolist()) if scene.of("shape") else ():
-            meant = [t for t in scene.of("shape") if t.name == shape and color in (None, t.color)]
-            x, y = meant[0].center if len(meant) == 1 else (0.0, 0.0)
-            places.append((row, column))
-            there.append(float(len(meant) > 0))
-            where.append((corner[1] + x / patch, corner[0] + y / patch))
-            large.append(float(len(meant) == 1 and meant[0].size == "large"))
-            sure.append(len(meant) == 1)
-    if not places:
-        return states.new_zeros(())
-    rows, columns = torch.tensor(places).T
-    found = heads.named(states[rows, columns])
-    loss = F.binary_cross_entropy_with_logits(found[:, 0], found.new_tensor(there))
-    known = torch.tensor(sure)
-    if known.any():
-        target = found.new_tensor(where)[known] / REACH
-        loss = loss + (found[known, 1:3] - target).pow(2).mean()
-        sizes = found.new_tensor(large)[known]
-        loss = loss + F.binary_cross_entropy_with_logits(found[known, 3], sizes)
-    return loss
-
-
-def _names(ids: list[int]) -> Iterator[tuple[int, str | None, str]]:
-    """Find the shapes' words in a text, and the colours' words before them."""
-    words = {index: word for word, index in vocabulary().items()}
-    before = ""
-    for column, word in enumerate(words[index] for index in ids):
-        if word in SHAPES:
-            yield column, before if before in COLORS else None, word
-        before = word
 
 
 def dense_accuracy(heads: DenseHeads, patches: Tensor, labels: PatchLabels) -> dict[str, float]:

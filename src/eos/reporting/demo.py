@@ -10,10 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from eos.config import write_atomically
-from eos.errors import PlanError
 from eos.evaluation.results import Results
 from eos.loop import Answer
-from eos.plan import Plan
 from eos.presets import presets
 from eos.reporting.eval import WIDTH, evaluate_watched
 from eos.reporting.evaluation import caption, markdown, summary_table
@@ -77,7 +75,7 @@ def save_plans(found: Answer, out: Path) -> dict[str, Path]:
 
 
 def rivals() -> list[str]:
-    """Name every preset at every budget, or one token more where a method makes odd numbers."""
+    """Name every preset at every budget, one token more for the one that makes odd numbers."""
     return [_spec(name, budget) for budget in BUDGETS for name in presets()]
 
 
@@ -114,11 +112,8 @@ def report(found: Answer, results: Results, *, use: str) -> str:
 
 
 def _spec(name: str, budget: int) -> str:
-    try:
-        Plan.preset(name, budget=budget)
-    except PlanError:  # it makes an odd number of tokens
-        return f"{name}@{budget + 1}"
-    return f"{name}@{budget}"
+    odd = presets()[name].operator["kind"] == "prumerge+"  # makes 2k + 1 tokens
+    return f"{name}@{budget + 1 if odd else budget}"
 
 
 def _nearest(tokens: int) -> int:
