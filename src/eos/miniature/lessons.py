@@ -78,7 +78,9 @@ def make_lesson(
 ) -> Lesson:
     """Draw a scene of each given kind, as full as one of the shares says, and ask about it."""
     scenes = [
-        draw_scene(kind, rng, size=size, split=split, share=shares[rng.integers(0, len(shares))])
+        draw_scene(
+            kind, rng, size=size, split=split, share=shares[int(rng.integers(0, len(shares)))]
+        )
         for kind in kinds
     ]
     asked = [_ask(scene, rng) for scene in scenes]

@@ -131,12 +131,12 @@ def _losses(
     words = lesson.ids[:, START + features.shape[1] :]
     gaze = Gaze(relevant_patches(words, labels), LOOKING)
     logits, states = read(student.model, lesson, features, gaze=gaze)
-    said = {"ids": lesson.ids, "scenes": lesson.scenes}
+    ids, scenes = lesson.ids, lesson.scenes
     return {
         "naming": naming_loss(features, word_embeddings(student.model), labels),
         "placing": placing_loss(heads, features, labels, corner=corner),
-        "grounding": grounding_loss(heads, states, **said),
-        "pointing": pointing_loss(heads, states, **said, corner=corner, patch=PATCH),
+        "grounding": grounding_loss(heads, states, ids, scenes),
+        "pointing": pointing_loss(heads, states, ids, scenes, corner=corner, patch=PATCH),
         "looking": looking_loss(gaze.shares, words),
         "answers": answer_loss(logits, lesson),
     }
