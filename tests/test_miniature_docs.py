@@ -26,6 +26,28 @@ def test_the_table_of_families_is_that_of_the_registry():
         assert abs(float(chance.rstrip("%")) - 100 * np.mean(asked)) < 3.5
 
 
+def test_the_table_in_the_readme_is_that_of_the_report():
+    root = PAGE.parent.parent
+    report = (root / "docs" / "miniature" / "demo.md").read_text(encoding="utf-8")
+    tables: dict[str, list[list[str]]] = {}
+    for cells in cells_of(report):
+        tables.setdefault(cells[0], []).append(cells[1:])
+    section = (root / "README.md").read_text(encoding="utf-8").split("## What `make demo` shows")[1]
+    shown = cells_of(section.split("\n## ")[0])
+    assert len(shown) == 11
+    for name, *costs, accuracy, difference in shown:
+        scores, *differences = tables[name]
+        assert (scores[:3], scores[-1]) == (costs, accuracy)
+        # of the two tables, the second ends with the average's difference and its interval
+        assert [row[-2] for row in differences] == ([difference] if difference else [])
+
+
+def cells_of(text):
+    """The rows of all tables that begin with a name in code."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
 def test_the_gallery_shows_every_family_and_marks_wrong_answers(sibling, tmp_path):
     page = gallery(str(sibling), tmp_path / "gallery")
     text = page.read_text(encoding="utf-8")

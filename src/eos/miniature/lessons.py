@@ -27,6 +27,7 @@ MENU = {  # families asked about one image of a kind, and how often at most
         "listing": 2,
         "choice": 1,
         "followup": 2,
+        "everything": 1,
     },
     "digits": {"digit": 6},
     "strings": {"string": 3},
