@@ -17,6 +17,7 @@ from eos.searching.schedule import (
     first_theta,
     learning_rate,
     set_temperatures,
+    sharpen,
     total_turns,
     turn_at,
 )
@@ -190,6 +191,20 @@ def test_a_start_has_its_values_at_the_first_temperatures(temperatures):
     assert theta.expected_schedule()[-1].item() == pytest.approx(64, rel=1e-4)
     set_temperatures(theta, config, step=config.steps - 1)
     assert theta.g[3].item() < 1e-5
+
+
+def test_sharpening_parts_gates_and_leaves_counts_in_place():
+    config = SearchConfig(budget=16, steps=6, gate_temperature=(1, 4), budget_temperature=(1, 3))
+    theta = first_theta(config, 0, num_layers=12, visual_tokens=576)
+    counts, gates = theta.c.detach().clone(), theta.g.detach().clone()
+    for step in range(config.steps):
+        sharpen(theta, config, step=step)
+    assert theta.budget_temperature == pytest.approx(3)
+    torch.testing.assert_close(theta.c, counts)
+    assert theta.g.max() > gates.max()
+    assert theta.g.min() < gates.min()
+    set_temperatures(theta, config, step=0)  # negative control: a temperature alone moves c
+    assert (theta.c - counts).abs().max() > 0.05
 
 
 def test_the_papers_rate_can_open_a_closed_gate():

@@ -33,6 +33,7 @@ from eos.searching.schedule import (
     drawn_budget,
     learning_rate,
     set_temperatures,
+    sharpen,
     total_turns,
     turn_at,
 )
@@ -121,7 +122,7 @@ def descend(run: Run) -> None:
         turn = turn_at(config, state.done, winner=state.winner)
         racer = state.racers[turn.start]
         torch.manual_seed(config.seed + turn.step)  # whatever is random follows from the step
-        set_temperatures(racer.theta, config, step=turn.step)
+        sharpen(racer.theta, config, step=turn.step)
         batch = run.reader.batch(
             turn.step,
             seed=config.seed,

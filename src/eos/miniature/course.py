@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 RISE = 40  # steps over which the rate rises at the start of a phase
 DECAY = 0.15  # the last share of all steps with answers, in which the rate falls to nothing
+OTHERS = ("digits", "strings", "chart", "diagram", "strings", "diagram")  # the last are hard
+HARD = ("diagram", "strings", "diagram", "strings", "diagram", "digits", "chart", "diagram")
+FULL = (0.4, 1.0, 1.0, 1.0)
 MIXED = (0.2, 0.4, 0.67, 1.0, 1.0)  # 3, 6, 10 or 15 objects in a picture of 96 pixels
 
 
@@ -19,6 +22,7 @@ class Phase:
         images: in each step; half of them show objects, half the other kinds of scenes.
         rate: factor of the learning rates.
         shares: how full scenes of objects are, of what they have room for; drawn for each.
+        others: the other kinds of scenes, as often as they are named.
     """
 
     lesson: str
@@ -27,6 +31,7 @@ class Phase:
     images: int
     rate: float = 1.0
     shares: tuple[float, ...] = (1.0,)
+    others: tuple[str, ...] = OTHERS
 
 
 COURSE = (
@@ -38,6 +43,8 @@ COURSE = (
     Phase("answers", 96, 700, 8, rate=0.5),
     Phase("answers", 96, 150, 8, rate=0.5, shares=MIXED),
     Phase("answers", 96, 700, 8, rate=0.2, shares=MIXED),
+    Phase("tower", 96, 450, 16, rate=0.35, shares=MIXED, others=HARD),
+    Phase("answers", 96, 1250, 8, rate=0.2, shares=FULL, others=HARD),
 )
 
 

@@ -5,7 +5,7 @@ time, through a block mask and positions that start anew. The others are convers
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,15 +18,15 @@ from eos.miniature.scenes import Random, Scene, draw_scene
 
 MENU = {  # families asked about one image of a kind, and how often at most
     "objects": {
-        "presence": 4,
+        "presence": 2,
         "attribute": 4,
-        "relation": 3,
+        "relation": 4,
         "counting": 4,
         "comparison": 2,
-        "nearest": 3,
-        "listing": 2,
+        "nearest": 5,
+        "listing": 3,
         "choice": 1,
-        "followup": 2,
+        "followup": 4,
         "everything": 1,
     },
     "digits": {"digit": 6},
@@ -35,6 +35,8 @@ MENU = {  # families asked about one image of a kind, and how often at most
     "diagram": {"link": 5, "path": 5},
 }
 WEIGHTS = {"everything": 0.3}  # of a token in the loss; one for all other families
+DARK = 0.05  # share of pictures that show nothing, to teach that who does not see can only guess
+GREY = 48  # what they show
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,12 @@ def make_lesson(
     conversation: bool = False,
     split: str = "train",
     shares: Sequence[float] = (1.0,),
+    dark: float = 0.0,
 ) -> Lesson:
-    """Draw a scene of each given kind, as full as one of the shares says, and ask about it."""
+    """Draw a scene of each given kind, as full as one of the shares says, and ask about it.
+
+    Afterwards some go dark: their questions stay.
+    """
     scenes = [
         draw_scene(
             kind, rng, size=size, split=split, share=shares[int(rng.integers(0, len(shares)))]
@@ -85,6 +91,7 @@ def make_lesson(
         for kind in kinds
     ]
     asked = [_ask(scene, rng) for scene in scenes]
+    scenes = [_darkened(scene) if rng.random() < dark else scene for scene in scenes]
     rows = [
         _row(scene, questions, patch, conversation)
         for scene, questions in zip(scenes, asked, strict=True)
@@ -103,6 +110,32 @@ def pixel_values(scenes: list[Scene]) -> Tensor:
     """Scale pixels as the processor does, ``[B, 3, S, S]``."""
     pixels = torch.from_numpy(np.stack([scene.pixels for scene in scenes]))
     return (pixels.permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.5
+
+
+def _darkened(scene: Scene) -> Scene:
+    return replace(scene, pixels=np.full_like(scene.pixels, GREY), things=(), links=(), strokes=())
+
+
+def thinned(lesson: Lesson, kept: Tensor) -> Lesson:
+    """Leave out all visual tokens but some, as if they had never been there.
+
+    Args:
+        lesson: with all of them.
+        kept: which ones to keep, in order, ``[B, K]``; they keep their positions.
+    """
+    first, last = (lesson.ids == vocabulary()[IMAGE])[0].nonzero().flatten()[[0, -1]].tolist()
+
+    def cut(values: Tensor) -> Tensor:
+        seen = values[:, first : last + 1].gather(1, kept)
+        return torch.cat([values[:, :first], seen, values[:, last + 1 :]], dim=1)
+
+    return replace(
+        lesson,
+        ids=cut(lesson.ids),
+        positions=cut(lesson.positions),
+        blocks=cut(lesson.blocks),
+        weights=cut(lesson.weights),
+    )
 
 
 def _ask(scene: Scene, rng: Random) -> list[tuple[str, Question]]:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Random, Scene, Thing
 
 MARGIN = 10.0  # pixels by which positions must differ to be compared
+FEW = 10  # objects that are named one by one
 CLEARLY = 1.25  # times farther, for the second nearest object
 
 
@@ -142,14 +143,14 @@ def comparison(scene: Scene, rng: Random) -> Question:
     return Question(f"are there more {one} or {two} ?", more, 0.5, variant=trait)
 
 
-def _nearest(scene: Scene, thing: Thing) -> Thing | None:
+def nearest_object(scene: Scene, thing: Thing) -> Thing | None:
     """The object nearest to another, if it is clearly the nearest."""
     x, y = thing.center
     others = [other for other in scene.of("shape") if other is not thing]
     ranked = sorted(
         (((o.center[0] - x) ** 2 + (o.center[1] - y) ** 2), i) for i, o in enumerate(others)
     )
-    if len(ranked) > 1 and ranked[1][0] < ranked[0][0] * CLEARLY**2:
+    if not ranked or (len(ranked) > 1 and ranked[1][0] < ranked[0][0] * CLEARLY**2):
         return None
     return others[ranked[0][1]]
 
@@ -159,7 +160,7 @@ def _beside(scene: Scene, rng: Random, thing: Thing) -> tuple[str, str] | None:
 
     Were they allowed to agree, naming the known object's own trait would beat chance.
     """
-    other = _nearest(scene, thing)
+    other = nearest_object(scene, thing)
     asked = _pick(rng, ["color", "shape"])
     if other is None or (
         other.color == thing.color if asked == "color" else other.name == thing.name
@@ -201,8 +202,10 @@ def listing(scene: Scene, rng: Random) -> Question | None:
     return Question(text, answer, 0.0)
 
 
-def everything(scene: Scene, rng: Random) -> Question:
-    """Name all objects in order; teaches to look, and is not evaluated."""
+def everything(scene: Scene, rng: Random) -> Question | None:
+    """Name all objects in order, if they are few; teaches to look, and is not evaluated."""
+    if len(scene.of("shape")) > FEW:
+        return None
     found = sorted(scene.of("shape"), key=lambda t: (t.center[0], t.center[1]))
     answer = " ".join(_named(thing) for thing in found)
     return Question("list all objects from left to right .", answer, 0.0)

@@ -75,11 +75,11 @@ def read(
     features: Tensor,
     *,
     gaze: Gaze | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Run the decoder on visual tokens and questions; a gaze is filled on the way.
 
     Returns:
-        logits ``[B, T, vocabulary]``, and the states half way ``[B, T, D]``.
+        logits ``[B, T, vocabulary]``, and the states before and after every layer ``[B, T, D]``.
     """
     embedded = model.get_input_embeddings()(lesson.ids)
     end = START + features.shape[1]
@@ -94,7 +94,7 @@ def read(
             image=(START, end),
             gaze=gaze,
         )
-    return model.lm_head(out.last_hidden_state), out.hidden_states[len(out.hidden_states) // 2]
+    return model.lm_head(out.last_hidden_state), out.hidden_states
 
 
 @contextmanager

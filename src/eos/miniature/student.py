@@ -9,8 +9,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration
 
-from eos.miniature.course import Phase
-from eos.miniature.lessons import Lesson, make_lesson, pixel_values
+from eos.miniature.course import OTHERS, Phase
+from eos.miniature.lessons import DARK, Lesson, make_lesson, pixel_values, thinned
 from eos.miniature.model import GRID, PATCH, make_teachable, new_model, word_embeddings
 from eos.miniature.optimizer import Muon
 from eos.miniature.scenes import Random, draw_scene
@@ -22,27 +22,32 @@ from eos.miniature.supervision import (
     dense_loss,
     label_patches,
     naming_loss,
+    passing_loss,
     placing_loss,
 )
 from eos.miniature.wording import (
     grounding_loss,
     looking_loss,
+    neighbour_loss,
     pointing_loss,
     relevant_patches,
 )
 
-OTHERS = ("digits", "strings", "chart", "diagram", "strings", "diagram")  # the last are hard
 DENSE = 0.5  # weight of what patches are told, once there are answers
 WEIGHTS = {  # of everything else
     "naming": 0.5,
     "placing": 0.5,
+    "passing": 0.5,
     "grounding": 0.5,
     "pointing": 1.0,
-    "looking": 0.1,
+    "neighbours": 0.3,
+    "looking": 0.2,
     "answers": 1.0,
 }
 LOOKING = (1, 2, 6)  # layers of the decoder in which words are told where to look
-TOWER = 0.15  # the vision tower's learning rates, relative to the decoder's
+TOWER = 0.3  # the vision tower's learning rates, relative to the decoder's
+KEPT = (1.0, 1.0, 0.67, 0.4)  # shares of the visual tokens that the decoder is shown
+BACKGROUND = 0.7  # how much sooner tokens that show nothing are left out
 TALKS = 0.25  # share of micro-batches that are conversations
 
 
@@ -91,7 +96,7 @@ def answer_loss(logits: Tensor, lesson: Lesson) -> Tensor:
 def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
     """Run a step's forward and backward passes: a half of objects, then a half of the rest."""
     half = phase.images // 2
-    others = rng.permutation(OTHERS).tolist()
+    others = rng.permutation(phase.others).tolist()
     halves = [["objects"] * half, [others[place % len(others)] for place in range(half)]]
     found: dict[str, float] = {}
     for name, kinds in zip(("objects", "others"), halves, strict=True):
@@ -103,7 +108,13 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
         else:
             talk = bool(rng.random() < TALKS)
             lesson = make_lesson(
-                kinds, rng, size=phase.size, patch=PATCH, conversation=talk, shares=phase.shares
+                kinds,
+                rng,
+                size=phase.size,
+                patch=PATCH,
+                conversation=talk,
+                shares=phase.shares,
+                dark=DARK,
             )
             scenes, pixels = lesson.scenes, lesson.pixels
         patches, whole = look(student.model, pixels, corner=(top, left))
@@ -111,7 +122,8 @@ def study(student: Student, phase: Phase, rng: Random) -> dict[str, float]:
         loss = dense_loss(student.heads, patches, whole, labels)
         found[f"dense {name}"] = loss.item()
         if lesson is not None:
-            told = _losses(student, lesson, patches, labels, corner=(top, left))
+            kept = _kept(labels, rng)
+            told = _losses(student, lesson, patches, labels, kept=kept, corner=(top, left))
             found |= {f"{part} {name}": value.item() for part, value in told.items()}
             loss = DENSE * loss + sum(WEIGHTS[part] * value for part, value in told.items())
         (loss / len(halves)).backward()
@@ -124,22 +136,40 @@ def _losses(
     patches: Tensor,
     labels: PatchLabels,
     *,
+    kept: Tensor,
     corner: tuple[int, int],
 ) -> dict[str, Tensor]:
     """Everything visual tokens, words and answers are told."""
     heads, features = student.heads, project(student.model, patches)
     words = lesson.ids[:, START + features.shape[1] :]
-    gaze = Gaze(relevant_patches(words, labels), LOOKING)
-    logits, states = read(student.model, lesson, features, gaze=gaze)
-    ids, scenes = lesson.ids, lesson.scenes
+    lesson = thinned(lesson, kept)
+    relevant = relevant_patches(words, labels)
+    gaze = Gaze(relevant.gather(2, kept[:, None].expand(-1, words.shape[1], -1)), LOOKING)
+    shown = features.gather(1, kept[..., None].expand(-1, -1, features.shape[2]))
+    logits, states = read(student.model, lesson, shown, gaze=gaze)
+    ids, scenes, layers = lesson.ids, lesson.scenes, len(states) - 1
+    midway, late = states[layers // 2], states[layers * 3 // 4]
     return {
         "naming": naming_loss(features, word_embeddings(student.model), labels),
         "placing": placing_loss(heads, features, labels, corner=corner),
-        "grounding": grounding_loss(heads, states, ids, scenes),
-        "pointing": pointing_loss(heads, states, ids, scenes, corner=corner, patch=PATCH),
+        "passing": passing_loss(heads, features, labels),
+        "grounding": grounding_loss(heads, midway, ids, scenes),
+        "pointing": pointing_loss(heads, midway, ids, scenes, corner=corner, patch=PATCH),
+        "neighbours": neighbour_loss(heads, late, ids, scenes),
         "looking": looking_loss(gaze.shares, words),
         "answers": answer_loss(logits, lesson),
     }
+
+
+def _kept(labels: PatchLabels, rng: Random) -> Tensor:
+    """Draw which visual tokens to show, ``[B, K]``; what shows something is rarely left out.
+
+    Else the decoder counts on the background: without it, attention is shared among fewer.
+    """
+    content = labels.heads["content"]
+    share = KEPT[int(rng.integers(0, len(KEPT)))]
+    ranks = torch.from_numpy(rng.random(content.shape)) + BACKGROUND * (content > 0)
+    return ranks.topk(round(share * content.shape[1]), dim=1).indices.sort(dim=1).values
 
 
 @torch.no_grad()

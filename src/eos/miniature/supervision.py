@@ -33,7 +33,7 @@ HEADS = {  # classes of each head; a label of -1 is not asked
     "source": len(LETTERS),
     "target": len(LETTERS),
 }
-WEIGHTS = {"content": 1.0, "color": 1.0}  # in the loss; what follows from them counts less
+WEIGHTS = {"value": 0.2, "size": 0.2, "source": 0.5}  # in the loss; one for the others
 DIGITS = CONTENTS.index("digit 0")  # where digits stand among them, also as heights of bars
 MOST = 6  # objects of a trait that are counted
 REACH = 6.0  # patches that a place must be wrong by to count as much as being absent
@@ -52,6 +52,8 @@ class DenseHeads(nn.Module):
         self.tally = nn.Linear(width, MOST + 1)
         self.named = nn.Linear(width, 4)  # whether what is named is there, where, and how large
         self.places = nn.Linear(width, 3)  # where, and how large
+        self.leads = nn.Linear(width, HEADS["target"])
+        self.beside = nn.Linear(width, len(COLORS) + len(SHAPES))  # of the nearest object
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def dense_loss(heads: DenseHeads, patches: Tensor, whole: Tensor, labels: PatchL
     for (name, classes), scores in zip(HEADS.items(), logits, strict=True):
         label = labels.heads[name]
         if (label >= 0).any():
-            total = total + WEIGHTS.get(name, 0.2) * F.cross_entropy(
+            total = total + WEIGHTS.get(name, 1.0) * F.cross_entropy(
                 scores.reshape(-1, classes), label.reshape(-1), ignore_index=-1
             )
     shown = labels.heads["content"] > 0
@@ -135,6 +137,21 @@ def placing_loss(
         large = labels.heads["size"][sized].float()
         loss = loss + F.binary_cross_entropy_with_logits(found[..., 2][sized], large)
     return loss
+
+
+def passing_loss(heads: DenseHeads, features: Tensor, labels: PatchLabels) -> Tensor:
+    """Let visual tokens say where the arrow that they show, or that leaves their box, leads.
+
+    Args:
+        heads: with a reader of targets.
+        features: visual tokens, ``[B, P, D]``.
+        labels: what the patches show.
+    """
+    target = labels.heads["target"]
+    known = target >= 0
+    if not known.any():
+        return features.new_zeros(())
+    return F.cross_entropy(heads.leads(features[known]), target[known])
 
 
 def dense_accuracy(heads: DenseHeads, patches: Tensor, labels: PatchLabels) -> dict[str, float]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from eos.miniature.language import PAD, vocabulary
+from eos.miniature.questions import nearest_object
 from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Scene
 from eos.miniature.supervision import CONTENTS, MOST, REACH, TINTS, DenseHeads, PatchLabels
 
@@ -99,6 +100,33 @@ def pointing_loss(
         sizes = found.new_tensor(large)[known]
         loss = loss + F.binary_cross_entropy_with_logits(found[known, 3], sizes)
     return loss
+
+
+def neighbour_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
+    """Let the word that ends an object's name know what is nearest to it: which colour and shape.
+
+    Args:
+        heads: with a reader of neighbours.
+        states: of all tokens late in the decoder, ``[B, T, D]``.
+        ids: token ids, ``[B, T]``.
+        scenes: what the pictures show.
+    """
+    places, colors, shapes = [], [], []
+    for row, scene in enumerate(scenes):
+        for column, color, shape in _names(ids[row].tolist()):
+            meant = [t for t in scene.of("shape") if t.name == shape and color in (None, t.color)]
+            other = nearest_object(scene, meant[0]) if len(meant) == 1 else None
+            if other is not None:
+                places.append((row, column))
+                colors.append(list(COLORS).index(other.color))
+                shapes.append(SHAPES.index(other.name))
+    if not places:
+        return states.new_zeros(())
+    rows, columns = torch.tensor(places).T
+    found = heads.beside(states[rows, columns])
+    by_color, by_shape = found.split([len(COLORS), len(SHAPES)], dim=-1)
+    loss = F.cross_entropy(by_color, torch.tensor(colors))
+    return loss + F.cross_entropy(by_shape, torch.tensor(shapes))
 
 
 def _names(ids: list[int]) -> Iterator[tuple[int, str | None, str]]:

@@ -44,12 +44,29 @@ def learning_rate(config: SearchConfig, step: int) -> float:
     return config.lr * 0.5 * (1.0 + cos(pi * progress))
 
 
+def temperature(ends: tuple[float, float], config: SearchConfig, *, step: int) -> float:
+    """Go geometrically from a first to a last temperature."""
+    first, last = ends
+    return float(first * (last / first) ** (step / max(1, config.steps - 1)))
+
+
 def set_temperatures(theta: Theta, config: SearchConfig, *, step: int) -> None:
-    """Sharpen T_g and T_c geometrically, from the first step to the last (Eq. 10)."""
-    progress = step / max(1, config.steps - 1)
-    (g0, g1), (c0, c1) = config.gate_temperature, config.budget_temperature
-    theta.gate_temperature = g0 * (g1 / g0) ** progress
-    theta.budget_temperature = c0 * (c1 / c0) ** progress
+    """Set T_g and T_c as a step has them (Eq. 10)."""
+    theta.gate_temperature = temperature(config.gate_temperature, config, step=step)
+    theta.budget_temperature = temperature(config.budget_temperature, config, step=step)
+
+
+@torch.no_grad()
+def sharpen(theta: Theta, config: SearchConfig, *, step: int) -> None:
+    """Take Θ from the temperatures of the step before to those of this one.
+
+    Gates move apart, which is what T_g is for. Counts stay where they are, or every c above one
+    half would grow by itself: a higher T_c only lets the same change of a weight count for more.
+    """
+    set_temperatures(theta, config, step=step)
+    if step:
+        before = temperature(config.budget_temperature, config, step=step - 1)
+        theta.weights["c"] *= before / theta.budget_temperature
 
 
 def drawn_budget(config: SearchConfig, step: int) -> int:

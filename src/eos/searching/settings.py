@@ -112,7 +112,7 @@ class SearchConfig(Artifact):
     k_min: PositiveInt = K_MIN
     # at T_g = 1 a closed gate's weight is -3.9, which 4,000 steps of 1e-3 could not open
     gate_temperature: tuple[PositiveFloat, PositiveFloat] = (4.0, 16.0)
-    budget_temperature: tuple[PositiveFloat, PositiveFloat] = (1.0, 1.0)
+    budget_temperature: tuple[PositiveFloat, PositiveFloat] = (1.0, 2.0)
     score: str = DEFAULT_SCORER
     input_score: str = INPUT_SCORER
     objective: ObjectiveConfig = ObjectiveConfig()
