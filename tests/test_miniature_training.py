@@ -356,4 +356,7 @@ def test_a_gaze_is_the_attention_that_the_image_gets(model):
     looks = out.attentions[1][:, :, 146:, 2:146]
     share = (looks / looks.sum(-1, keepdim=True)).mean(1)[..., :36].sum(-1)
     assert torch.allclose(gaze.shares[0], share, atol=1e-5)
-    assert looking_loss([torch.ones_like(share)], words) < 1e-6 < looking_loss([share], words)
+    best = Gaze(gaze.relevant, gaze.layers, [torch.ones_like(share)])
+    assert looking_loss(best, words) < 1e-6 < looking_loss(gaze, words)
+    dark = Gaze(torch.zeros_like(gaze.relevant), gaze.layers, [torch.zeros_like(share)])
+    assert looking_loss(dark, words) == 0

@@ -167,6 +167,12 @@ def test_rescaling_keeps_layers_and_operators(budget):
         )
 
 
+def test_an_even_budget_of_prumerge_plus_is_refused_when_the_plan_is_made():
+    assert Plan.preset("prumerge+-original", budget=65).expected.final_tokens == 65
+    with pytest.raises(PlanError, match=r"expected an odd budget, .* 2k \+ 1 tokens; found 64"):
+        Plan.preset("prumerge+-original", budget=64)
+
+
 def test_rescaling_to_the_same_budget_changes_nothing():
     assert plan(*PYRAMID).rescaled(118) == plan(*PYRAMID)
 

@@ -167,6 +167,11 @@ class Plan(Artifact):
         """
         if kind not in ("final", "mean"):
             raise PlanError(f"expected kind 'final' or 'mean', found {kind!r}")
+        last = self.steps[-1].operator.kind if self.steps else ""
+        if kind == "final" and last == "prumerge+" and budget % 2 == 0:
+            raise PlanError(
+                f"expected an odd budget, since PruMerge+ makes 2k + 1 tokens; found {budget}"
+            )
         before = [self.visual_tokens, *(step.keep for step in self.steps)]
         keep_fracs = [after / tokens for tokens, after in pairwise(before)]
         sizes = {"tokens": self.visual_tokens, "k_min": k_min}

@@ -156,7 +156,7 @@ def _losses(
         "grounding": grounding_loss(heads, midway, ids, scenes),
         "pointing": pointing_loss(heads, midway, ids, scenes, corner=corner, patch=PATCH),
         "neighbours": neighbour_loss(heads, late, ids, scenes),
-        "looking": looking_loss(gaze.shares, words),
+        "looking": looking_loss(gaze, words),
         "answers": answer_loss(logits, lesson),
     }
 

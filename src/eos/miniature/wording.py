@@ -14,6 +14,7 @@ from torch import Tensor
 from eos.miniature.language import PAD, vocabulary
 from eos.miniature.questions import nearest_object
 from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Scene
+from eos.miniature.sight import Gaze
 from eos.miniature.supervision import CONTENTS, MOST, REACH, TINTS, DenseHeads, PatchLabels
 
 
@@ -155,13 +156,16 @@ def relevant_patches(ids: Tensor, labels: PatchLabels) -> Tensor:
     return torch.where(named.any(-1, keepdim=True), named, (content > 0)[:, None])
 
 
-def looking_loss(shares: list[Tensor], ids: Tensor) -> Tensor:
+def looking_loss(gaze: Gaze, ids: Tensor) -> Tensor:
     """Ask words ``[B, W]`` to look at what is relevant, in every layer that was followed.
 
     What a word looks at is what prior methods rank visual tokens by.
     """
-    asked = ids != vocabulary()[PAD]
-    return sum((-share.clamp_min(1e-6).log()[asked].mean() for share in shares), torch.zeros(()))
+    asked = (ids != vocabulary()[PAD]) & gaze.relevant.any(-1)  # in the dark nothing is
+    if not asked.any():
+        return torch.zeros(())
+    shares = (share.clamp_min(1e-6)[asked] for share in gaze.shares)
+    return sum((-share.log().mean() for share in shares), torch.zeros(()))
 
 
 @cache
