@@ -184,21 +184,29 @@ def test_words_are_told_what_they_go_with():
     assert grounding_loss(heads, states, lesson.ids, elsewhere) > 1.0  # control
 
 
-def test_tokens_say_where_and_how_large_their_thing_is():
+def test_tokens_say_where_and_how_large_their_thing_is_and_whether_they_are_its_middle():
     scene = draw_scene("objects", np.random.default_rng(4), size=48)
     labels, corner = label_patches([scene], patch=PATCH), (3, 7)
-    heads = DenseHeads(3)
+    heads = DenseHeads(4)
     with torch.no_grad():
-        heads.places.weight.copy_(torch.eye(3))
+        heads.places.weight.copy_(torch.eye(4)[:3])
+        heads.middle.weight.copy_(torch.eye(4)[3:])
         heads.places.bias.zero_()
+        heads.middle.bias.zero_()
     own = torch.tensor([(x + 0.5, y + 0.5) for y in range(12) for x in range(12)])
     where = (own + labels.offsets[0] + torch.tensor([7.0, 3.0])) / REACH
     large = 18.0 * labels.heads["size"][0].clamp_min(0)[:, None] - 9.0
-    told = torch.cat([where, large], dim=1)[None]
+    middle = torch.full((12, 12), -9.0)
+    for thing in scene.of("shape"):  # each has exactly one
+        x, y = (int(part // PATCH) for part in thing.center)
+        middle[y, x] = 9.0
+    told = torch.cat([where, large, middle.view(-1, 1)], dim=1)[None]
     assert placing_loss(heads, told, labels, corner=corner) < 0.01
     assert placing_loss(heads, told, labels, corner=(9, 7)) > 0.4  # control: elsewhere
-    smaller = told * torch.tensor([1.0, 1.0, -1.0])
+    smaller = told * torch.tensor([1.0, 1.0, -1.0, 1.0])
     assert placing_loss(heads, smaller, labels, corner=corner) > 5  # control: the other size
+    border = told * torch.tensor([1.0, 1.0, 1.0, -1.0])
+    assert placing_loss(heads, border, labels, corner=corner) > 5  # control: all but the middle
 
 
 def test_names_are_to_know_whether_and_where_their_object_is():

@@ -44,7 +44,8 @@ COURSE = (
     Phase("answers", 96, 150, 8, rate=0.5, shares=MIXED),
     Phase("answers", 96, 700, 8, rate=0.2, shares=MIXED),
     Phase("tower", 96, 450, 16, rate=0.35, shares=MIXED, others=HARD),
-    Phase("answers", 96, 1250, 8, rate=0.2, shares=FULL, others=HARD),
+    Phase("answers", 96, 200, 8, rate=0.2, shares=FULL, others=HARD),
+    Phase("answers", 96, 980, 8, rate=0.15, shares=FULL, others=HARD),
 )
 
 

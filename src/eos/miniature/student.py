@@ -40,13 +40,13 @@ WEIGHTS = {  # of everything else
     "passing": 0.5,
     "grounding": 0.5,
     "pointing": 1.0,
-    "neighbours": 0.3,
-    "looking": 0.2,
+    "neighbours": 0.1,
+    "looking": 0.1,
     "answers": 1.0,
 }
 LOOKING = (1, 2, 6)  # layers of the decoder in which words are told where to look
-TOWER = 0.3  # the vision tower's learning rates, relative to the decoder's
-KEPT = (1.0, 1.0, 0.67, 0.4)  # shares of the visual tokens that the decoder is shown
+TOWER = 0.2  # the vision tower's learning rates, relative to the decoder's
+KEPT = (1.0, 1.0, 1.0, 0.5)  # shares of the visual tokens that the decoder is shown
 BACKGROUND = 0.7  # how much sooner tokens that show nothing are left out
 TALKS = 0.25  # share of micro-batches that are conversations
 

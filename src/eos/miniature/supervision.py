@@ -54,6 +54,7 @@ class DenseHeads(nn.Module):
         self.places = nn.Linear(width, 3)  # where, and how large
         self.leads = nn.Linear(width, HEADS["target"])
         self.beside = nn.Linear(width, len(COLORS) + len(SHAPES))  # of the nearest object
+        self.middle = nn.Linear(width, 1)  # whether a patch is the middle one of its thing
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,8 @@ def placing_loss(
 ) -> Tensor:
     """Let visual tokens say plainly where in the full grid their thing is, and how large.
 
+    And whether they are its middle: things can only be counted if each has one token of its own.
+
     Args:
         heads: with a reader of places.
         features: visual tokens, ``[B, P, D]``.
@@ -136,6 +139,11 @@ def placing_loss(
     if sized.any():
         large = labels.heads["size"][sized].float()
         loss = loss + F.binary_cross_entropy_with_logits(found[..., 2][sized], large)
+    thing = labels.heads["color"] > 0
+    if thing.any():
+        middle = ((labels.offsets >= -0.5) & (labels.offsets < 0.5)).all(-1)[thing].float()
+        told = heads.middle(features[thing]).squeeze(-1)
+        loss = loss + F.binary_cross_entropy_with_logits(told, middle)
     return loss
 
 
