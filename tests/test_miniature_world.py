@@ -26,21 +26,21 @@ def pixels(split: str, family: str, number: int, seed: int = 0) -> str:
 
 
 RECORDED = {
-    "presence": "4028fcca52d06e87",
-    "attribute": "c5210e0f2760f065",
-    "relation": "4712ff838d58bb79",
-    "nearest": "39f446f827ca50e6",
-    "digit": "c4f22619610a3297",
-    "choice": "707a7ba979e651af",
-    "counting": "976d8c9993220813",
-    "comparison": "d4cc737f0e865785",
-    "string": "29237371fcba2b23",
-    "chart": "73d2347baeed983b",
-    "bars": "eaf3b36fab400c9b",
-    "link": "663de6e1de930218",
-    "path": "16bf097183f90579",
-    "listing": "ed6b81b37685feb5",
-    "followup": "ef6f3d81716c14cf",
+    "presence": "a2dc5d0de66d17f3",
+    "attribute": "93d58b235c6f2b70",
+    "relation": "578a597c5f6c297d",
+    "nearest": "0857d59d8c104a58",
+    "digit": "c4e35f405bb91fab",
+    "choice": "d656c850051665a1",
+    "counting": "4f85a11a426a2abc",
+    "comparison": "ff772ce2fef75cc5",
+    "string": "a987b3169bc13c91",
+    "chart": "8bd97cb2b596f26a",
+    "bars": "aac3355cba5cf8f4",
+    "link": "eab748e0614ca610",
+    "path": "3ee05a20961549bf",
+    "listing": "9bfc952f687e7599",
+    "followup": "2b1c8c9a980818a8",
 }
 
 

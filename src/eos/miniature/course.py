@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eos.miniature.scenes import CROWDS
+
 RISE = 40  # steps over which the rate rises at the start of a phase
 DECAY = 0.15  # the last share of all steps with answers, in which the rate falls to nothing
 OTHERS = ("digits", "strings", "chart", "diagram", "strings", "diagram")  # the last are hard
 HARD = ("diagram", "strings", "diagram", "strings", "diagram", "digits", "chart", "diagram")
+EACH = ("digits", "strings", "chart", "diagram")
 FULL = (0.4, 1.0, 1.0, 1.0)
 MIXED = (0.2, 0.4, 0.67, 1.0, 1.0)  # 3, 6, 10 or 15 objects in a picture of 96 pixels
 
@@ -45,7 +48,9 @@ COURSE = (
     Phase("answers", 96, 700, 8, rate=0.2, shares=MIXED),
     Phase("tower", 96, 450, 16, rate=0.35, shares=MIXED, others=HARD),
     Phase("answers", 96, 200, 8, rate=0.2, shares=FULL, others=HARD),
-    Phase("answers", 96, 980, 8, rate=0.15, shares=FULL, others=HARD),
+    Phase("answers", 96, 400, 8, rate=0.15, shares=FULL, others=HARD),
+    Phase("answers", 96, 100, 8, rate=0.15, shares=FULL, others=EACH),
+    Phase("answers", 96, 480, 8, rate=0.15, shares=CROWDS, others=EACH),
 )
 
 

@@ -16,7 +16,7 @@ from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Random, Scene
 
 MARGIN = 10.0  # pixels by which positions must differ to be compared
 FEW = 10  # objects that are named one by one
-CLEARLY = 1.25  # times farther, for the second nearest object
+CLEARLY = 1.5  # times farther, for the second nearest object
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def listing(scene: Scene, rng: Random) -> Question | None:
     counts = _tally(scene, "color")
     color = _pick(rng, [color for color in sorted(counts) if 2 <= counts[color] <= 4])
     found = sorted((t for t in scene.of("shape") if t.color == color), key=lambda t: t.center[0])
-    if any(b.center[0] - a.center[0] < 2 for a, b in pairwise(found)):
+    if any(b.center[0] - a.center[0] < MARGIN for a, b in pairwise(found)):
         return None
     answer = " ".join(thing.name for thing in found)
     text = f"list the shapes of the {color} objects from left to right ."

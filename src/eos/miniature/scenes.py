@@ -1,7 +1,7 @@
 """Scenes: what there is to see, drawn from a random generator, with the truth about it.
 
-Five kinds. In scenes of objects the colours' counts are a shuffled 5, 4, 3, 2, 1, 0, 0, 0 and so
-are the shapes': then every count is asked equally often, and nobody can guess better than chance
+Five kinds. In a full scene of objects the colours' counts are a shuffled 5, 4, 3, 2, 1, 0, 0, 0 and
+so are the shapes': then every count is asked equally often, and nobody can guess better than chance
 without looking. Knows nothing of questions.
 """
 
@@ -32,6 +32,7 @@ SIZES = {"small": 12, "large": 16}
 LETTERS = ("A", "B", "C", "D", "E", "F")
 WHITE = (240, 240, 240)
 DIGIT = 16  # pixels a digit is wide and high
+CROWDS = (0.4, 0.67, 1.0)  # shares of the room that objects take: 6, 10 or 15 of them
 HIGHEST = 9  # the largest value of a bar
 
 

@@ -180,7 +180,9 @@ def examine(student: Student, phase: Phase, *, seed: int, images: int = 96) -> d
     right: dict[str, list[float]] = defaultdict(list)
     for start in range(0, images, 16):
         part = kinds[start : start + 16]
-        lesson = make_lesson(part, rng, size=phase.size, patch=PATCH, split="validation")
+        lesson = make_lesson(
+            part, rng, size=phase.size, patch=PATCH, split="validation", shares=phase.shares
+        )
         patches, _ = look(student.model, lesson.pixels, corner=(0, 0))
         labels = label_patches(lesson.scenes, patch=PATCH)
         for name, share in dense_accuracy(student.heads, patches, labels).items():

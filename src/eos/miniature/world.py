@@ -15,7 +15,7 @@ from eos.errors import DataError
 from eos.miniature.families import FAMILIES
 from eos.miniature.model import SIZE
 from eos.miniature.questions import Question
-from eos.miniature.scenes import draw_scene
+from eos.miniature.scenes import CROWDS, draw_scene
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}  # first number of every random stream
 EVALUATED = tuple(name for name, family in FAMILIES.items() if family.group != "training")
@@ -57,9 +57,10 @@ def example(split: str, family: str, number: int, *, seed: int = 0) -> Example:
         )
     place = tuple(FAMILIES).index(family)
     rng = np.random.default_rng([SPLITS[split], 1, seed, place, number])
+    share = CROWDS[int(rng.integers(0, len(CROWDS)))]
     question = None
     while question is None:
-        scene = draw_scene(FAMILIES[family].kind, rng, size=SIZE, split=split)
+        scene = draw_scene(FAMILIES[family].kind, rng, size=SIZE, split=split, share=share)
         question = FAMILIES[family].ask(scene, rng)
     image = Image.fromarray(scene.pixels)
     return Example(f"{family}/{split}/{seed}/{number}", family, image, question)
