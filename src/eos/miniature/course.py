@@ -51,6 +51,7 @@ COURSE = (
     Phase("answers", 96, 400, 8, rate=0.15, shares=FULL, others=HARD),
     Phase("answers", 96, 100, 8, rate=0.15, shares=FULL, others=EACH),
     Phase("answers", 96, 480, 8, rate=0.15, shares=CROWDS, others=EACH),
+    Phase("answers", 96, 250, 8, rate=0.2, shares=CROWDS, others=HARD),
 )
 
 

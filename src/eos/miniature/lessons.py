@@ -34,7 +34,7 @@ MENU = {  # families asked about one image of a kind, and how often at most
     "chart": {"chart": 8, "bars": 1},
     "diagram": {"link": 5, "path": 5},
 }
-WEIGHTS = {"everything": 0.3}  # of a token in the loss; one for all other families
+WEIGHTS = {"everything": 0.3, "path": 2.0}  # of a token in the loss; one for other families
 DARK = 0.02  # share of pictures that show nothing, to teach that who does not see can only guess
 GREY = 48  # what they show
 
