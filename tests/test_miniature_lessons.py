@@ -7,9 +7,9 @@ from torch.nn.functional import one_hot
 
 from eos.evaluation.answering import GREY as BLANK
 from eos.miniature.language import vocabulary
-from eos.miniature.lessons import GREY, make_lesson, thinned
+from eos.miniature.lessons import FEW, GREY, make_lesson, thinned
 from eos.miniature.model import PATCH, miniature_config, new_model
-from eos.miniature.questions import FEW, everything, nearest_object
+from eos.miniature.questions import nearest_object
 from eos.miniature.scenes import COLORS, LETTERS, SHAPES, draw_scene
 from eos.miniature.sight import look, project, read
 from eos.miniature.supervision import DenseHeads, label_patches, passing_loss
@@ -90,7 +90,7 @@ def test_the_passing_loss_falls_for_a_right_reader_and_is_nothing_without_arrows
 
 @torch.no_grad()
 def test_names_are_told_of_their_nearest_object():
-    lesson = make_lesson(["objects"] * 2, rng(4), size=96, patch=PATCH)
+    lesson = make_lesson(["objects"] * 4, rng(4), size=96, patch=PATCH, shares=(0.4,))
     words = {index: word for word, index in vocabulary().items()}
     heads, states = DenseHeads(16), torch.zeros(*lesson.ids.shape, 16)
     heads.beside.weight.copy_(torch.eye(16))
@@ -114,10 +114,8 @@ def test_names_are_told_of_their_nearest_object():
     assert neighbour_loss(heads, states[:1], chart.ids, chart.scenes) == 0
 
 
-def test_objects_are_named_one_by_one_only_if_they_are_few():
-    assert everything(draw_scene("objects", rng()), rng()) is None
-    few = draw_scene("objects", rng(), share=0.4)
-    found = everything(few, rng())
-    assert len(few.of("shape")) <= FEW
-    assert found is not None
-    assert len(found.answer.split()) == 2 * len(few.of("shape"))
+@pytest.mark.parametrize(("share", "asked"), [(0.4, True), (1.0, False)])
+def test_objects_are_named_one_by_one_only_if_they_are_few(share, asked):
+    lesson = make_lesson(["objects"], rng(), size=96, patch=PATCH, shares=(share,))
+    assert (len(lesson.scenes[0].of("shape")) <= FEW) == asked
+    assert ("everything" in lesson.families[0]) == asked

@@ -35,6 +35,7 @@ MENU = {  # families asked about one image of a kind, and how often at most
     "diagram": {"link": 5, "path": 5},
 }
 WEIGHTS = {"everything": 0.3, "path": 2.0}  # of a token in the loss; one for other families
+FEW = 10  # objects that are named one by one
 DARK = 0.02  # share of pictures that show nothing, to teach that who does not see can only guess
 GREY = 48  # what they show
 
@@ -142,6 +143,8 @@ def _ask(scene: Scene, rng: Random) -> list[tuple[str, Question]]:
     families = [name for name, times in MENU[scene.kind].items() for _ in range(times)]
     asked: list[tuple[str, Question]] = []
     for name in (families[place] for place in rng.permutation(len(families))):
+        if name == "everything" and len(scene.of("shape")) > FEW:
+            continue
         question = FAMILIES[name].ask(scene, rng)
         if question is not None and all(question.text != other.text for _, other in asked):
             asked.append((name, question))

@@ -15,7 +15,6 @@ from typing import TypeVar
 from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Random, Scene, Thing
 
 MARGIN = 10.0  # pixels by which positions must differ to be compared
-FEW = 10  # objects that are named one by one
 CLEARLY = 1.5  # times farther, for the second nearest object
 
 
@@ -202,10 +201,8 @@ def listing(scene: Scene, rng: Random) -> Question | None:
     return Question(text, answer, 0.0)
 
 
-def everything(scene: Scene, rng: Random) -> Question | None:
-    """Name all objects in order, if they are few; teaches to look, and is not evaluated."""
-    if len(scene.of("shape")) > FEW:
-        return None
+def everything(scene: Scene, rng: Random) -> Question:
+    """Name all objects in order; teaches to look, and is not evaluated."""
     found = sorted(scene.of("shape"), key=lambda t: (t.center[0], t.center[1]))
     answer = " ".join(_named(thing) for thing in found)
     return Question("list all objects from left to right .", answer, 0.0)
