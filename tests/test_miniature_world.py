@@ -13,6 +13,7 @@ from eos.miniature.drawing import sprite
 from eos.miniature.families import FAMILIES
 from eos.miniature.language import UNKNOWN, make_processor, vocabulary
 from eos.miniature.model import PATCH, SIZE
+from eos.miniature.questions import choice
 from eos.miniature.scenes import COLORS, KINDS, SHAPES, draw_scene
 from eos.miniature.world import EVALUATED, SPLITS, example, examples
 
@@ -172,3 +173,16 @@ def test_counts_are_those_of_the_picture():
 def test_an_unknown_family_or_split_is_named():
     with pytest.raises(DataError, match="found 'tests' and 'presence'"):
         example("tests", "presence", 0)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 1.0])
+def test_the_offers_of_a_choice_differ_and_one_is_there(share):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        scene = draw_scene("objects", rng, share=share)
+        question = choice(scene, rng)
+        words = question.text.split("? ")[1].split()
+        offers = {words[i]: (words[i + 1], words[i + 2]) for i in range(0, 12, 3)}
+        assert len(set(offers.values())) == 4
+        there = {(thing.color, thing.name) for thing in scene.of("shape")}
+        assert [letter for letter, pair in offers.items() if pair in there] == [question.answer]

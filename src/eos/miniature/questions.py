@@ -65,8 +65,8 @@ def _only(scene: Scene, trait: str) -> list[Thing]:
     return [thing for thing in scene.of("shape") if counts[attrgetter(trait)(thing)] == 1]
 
 
-def _absent(scene: Scene, rng: Random, how: str) -> str:
-    """Name a pair of colour and shape that is not in the scene."""
+def _absent(scene: Scene, how: str, *, least: int = 1) -> list[str]:
+    """Name pairs of colour and shape that are not in the scene: of a kind, or all if too few."""
     present = {(thing.color, thing.name) for thing in scene.of("shape")}
     colors, shapes = list(COLORS), list(SHAPES)
     if how != "random":
@@ -75,10 +75,9 @@ def _absent(scene: Scene, rng: Random, how: str) -> str:
     if how == "popular":
         colors, shapes = colors[:3], shapes[:3]
     pairs = [(c, s) for c in colors for s in shapes if (c, s) not in present]
-    color, shape = _pick(
-        rng, pairs or [(c, s) for c in COLORS for s in SHAPES if (c, s) not in present]
-    )
-    return f"{color} {shape}"
+    if len(pairs) < least:
+        pairs = [(c, s) for c in COLORS for s in SHAPES if (c, s) not in present]
+    return [f"{color} {shape}" for color, shape in pairs]
 
 
 def presence(scene: Scene, rng: Random) -> Question:
@@ -87,7 +86,7 @@ def presence(scene: Scene, rng: Random) -> Question:
         thing = _pick(rng, scene.of("shape"))
         return Question(f"is there a {_named(thing)} ?", "yes", 0.5, variant="present")
     how = _pick(rng, ["random", "popular", "adversarial"])
-    return Question(f"is there a {_absent(scene, rng, how)} ?", "no", 0.5, variant=how)
+    return Question(f"is there a {_pick(rng, _absent(scene, how))} ?", "no", 0.5, variant=how)
 
 
 def attribute(scene: Scene, rng: Random) -> Question:
@@ -209,10 +208,11 @@ def everything(scene: Scene, rng: Random) -> Question:
 
 
 def choice(scene: Scene, rng: Random) -> Question:
-    """Four offers, one of them in the image."""
+    """Four different offers, one of them in the image."""
     right = int(rng.integers(0, 4))
-    offers = [_absent(scene, rng, "adversarial") for _ in range(4)]
-    offers[right] = _named(_pick(rng, scene.of("shape")))
+    wrong = _absent(scene, "adversarial", least=3)
+    offers = [wrong[place] for place in rng.permutation(len(wrong))[:3].tolist()]
+    offers.insert(right, _named(_pick(rng, scene.of("shape"))))
     listed = " ".join(f"{letter} {offer}" for letter, offer in zip(LETTERS, offers, strict=False))
     return Question(f"which object is in the image ? {listed}", LETTERS[right], 0.25)
 
