@@ -204,6 +204,22 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_theta(sibling, finish
     assert len(history(out)) == 3
 
 
+def test_a_run_that_met_a_nan_goes_on_as_if_it_had_not(sibling, finished, tmp_path):
+    out, broken = tmp_path / "run", eos.load_backbone(sibling)
+    weight = broken.model.lm_head.weight
+    sound = weight.detach().clone()
+
+    def spoil(status):
+        if status.done == 3:
+            weight.data[:] = torch.nan
+
+    with pytest.raises(DataError, match="expected finite losses"):
+        searched(broken, out, watch=spoil)
+    weight.data[:] = sound
+    searched(broken, out)
+    assert same(out, finished[0])
+
+
 class Holes:
     """The world, some of whose samples cannot be used."""
 

@@ -122,7 +122,7 @@ def descend(run: Run) -> None:
         turn = turn_at(config, state.done, winner=state.winner)
         racer = state.racers[turn.start]
         torch.manual_seed(config.seed + turn.step)  # whatever is random follows from the step
-        sharpen(racer.theta, config, step=turn.step)
+        set_temperatures(racer.theta, config, step=turn.step)
         batch = run.reader.batch(
             turn.step,
             seed=config.seed,
@@ -150,6 +150,7 @@ def descend(run: Run) -> None:
         state.done += 1
         if turn.step + 1 == config.race_steps:
             racer.loss = _validated(run, racer.theta)
+        sharpen(racer.theta, config, step=turn.step)
         keep_step(run, found)
 
 

@@ -24,7 +24,7 @@ class Phase:
         steps: how many updates.
         images: in each step; half of them show objects, half the other kinds of scenes.
         rate: factor of the learning rates.
-        shares: how full scenes of objects are, of what they have room for; drawn for each.
+        shares: how full scenes of objects are when questions are asked; drawn for each.
         others: the other kinds of scenes, as often as they are named.
     """
 
@@ -46,7 +46,7 @@ COURSE = (
     Phase("answers", 96, 700, 8, rate=0.5),
     Phase("answers", 96, 150, 8, rate=0.5, shares=MIXED),
     Phase("answers", 96, 700, 8, rate=0.2, shares=MIXED),
-    Phase("tower", 96, 450, 16, rate=0.35, shares=MIXED, others=HARD),
+    Phase("tower", 96, 450, 16, rate=0.35, others=HARD),
     Phase("answers", 96, 200, 8, rate=0.2, shares=FULL, others=HARD),
     Phase("answers", 96, 400, 8, rate=0.15, shares=FULL, others=HARD),
     Phase("answers", 96, 100, 8, rate=0.15, shares=FULL, others=EACH),

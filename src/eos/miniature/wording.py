@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eos.miniature.language import PAD, vocabulary
 from eos.miniature.questions import nearest_object
-from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Scene
+from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Scene, Thing
 from eos.miniature.sight import Gaze
 from eos.miniature.supervision import CONTENTS, MOST, REACH, TINTS, DenseHeads, PatchLabels
 
@@ -81,8 +81,7 @@ def pointing_loss(
     """
     places, there, where, large, sure = [], [], [], [], []
     for row, scene in enumerate(scenes):
-        for column, color, shape in _names(ids[row].tolist()) if scene.of("shape") else ():
-            meant = [t for t in scene.of("shape") if t.name == shape and color in (None, t.color)]
+        for column, meant in _names(ids[row].tolist(), scene) if scene.of("shape") else ():
             x, y = meant[0].center if len(meant) == 1 else (0.0, 0.0)
             places.append((row, column))
             there.append(float(len(meant) > 0))
@@ -114,8 +113,7 @@ def neighbour_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[
     """
     places, colors, shapes = [], [], []
     for row, scene in enumerate(scenes):
-        for column, color, shape in _names(ids[row].tolist()):
-            meant = [t for t in scene.of("shape") if t.name == shape and color in (None, t.color)]
+        for column, meant in _names(ids[row].tolist(), scene):
             other = nearest_object(scene, meant[0]) if len(meant) == 1 else None
             if other is not None:
                 places.append((row, column))
@@ -130,13 +128,15 @@ def neighbour_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[
     return loss + F.cross_entropy(by_shape, torch.tensor(shapes))
 
 
-def _names(ids: list[int]) -> Iterator[tuple[int, str | None, str]]:
-    """Find the shapes' words in a text, and the colours' words before them."""
+def _names(ids: list[int], scene: Scene) -> Iterator[tuple[int, list[Thing]]]:
+    """Find the shapes' words in a text, and the objects they name with the colours before them."""
     words = {index: word for word, index in vocabulary().items()}
     before = ""
     for column, word in enumerate(words[index] for index in ids):
         if word in SHAPES:
-            yield column, before if before in COLORS else None, word
+            colors = [before] if before in COLORS else list(COLORS)
+            shapes = scene.of("shape")
+            yield column, [t for t in shapes if t.name == word and t.color in colors]
         before = word
 
 

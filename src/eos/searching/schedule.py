@@ -58,14 +58,14 @@ def set_temperatures(theta: Theta, config: SearchConfig, *, step: int) -> None:
 
 @torch.no_grad()
 def sharpen(theta: Theta, config: SearchConfig, *, step: int) -> None:
-    """Take Θ from the temperatures of the step before to those of this one.
+    """End a step: take Θ from its temperatures to those of the next, if there is one.
 
     Gates move apart, which is what T_g is for. Counts stay where they are, or every c above one
     half would grow by itself: a higher T_c only lets the same change of a weight count for more.
     """
-    set_temperatures(theta, config, step=step)
-    if step:
-        before = temperature(config.budget_temperature, config, step=step - 1)
+    if step + 1 < config.steps:
+        before = temperature(config.budget_temperature, config, step=step)
+        set_temperatures(theta, config, step=step + 1)
         theta.weights["c"] *= before / theta.budget_temperature
 
 
