@@ -6,13 +6,15 @@ import pytest
 
 import eos
 from eos import cli
+from eos.backbones.memory import remembering
 from eos.backbones.processor import load_processor
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.errors import BackboneError
 from eos.evaluation.fidelity import METHODS, Fidelity, agreement, measure_fidelity, rank_correlation
 from eos.relaxation import Relaxation
-from eos.searching.measure import Estimate
+from eos.searching.measure import Estimate, answer_losses
 
 
 def estimates(*means, stderr=0.1):
@@ -76,6 +78,53 @@ def test_the_surrogate_has_the_size_of_the_difference(measured):
     for level in measured.levels:
         assert distance(level, "band") < 0.6
         assert distance(level, "states") > 1  # the control: on states, it says something else
+
+
+def test_memory_changes_no_slope(sibling):
+    backbone = eos.load_backbone(sibling)
+    reader = Reader(open_source(WorldData(split="validation")), load_processor(sibling), "last")
+    inputs, labels = reader.inputs(reader.first(2, at_once=2).answered)
+    plan = eos.Plan(visual_tokens=576, num_layers=3, steps=[eos.Step(layer=1, keep=100)])
+
+    def losses():
+        return answer_losses(backbone, plan, inputs=inputs, labels=labels)
+
+    alone, ran = losses(), []
+    with remembering(backbone, inputs) as memory:
+        hooks = [
+            layer.self_attn.register_forward_pre_hook(lambda *_, i=index: ran.append(i))
+            for index, layer in enumerate(backbone.layers)
+        ]
+        assert losses() == pytest.approx(alone, abs=1e-6)
+        assert ran == [0, 1, 2]  # the control: nothing was said to be remembered
+        memory.until = 1
+        assert losses() == pytest.approx(alone, abs=1e-6)
+        assert ran == [0, 1, 2, 2]
+        memory.until = 2
+        with pytest.raises(BackboneError, match="expected nothing reduced before layer 2"):
+            losses()
+    for hook in hooks:
+        hook.remove()
+    assert not any("forward" in vars(layer) for layer in backbone.layers)
+    assert "get_image_features" not in vars(backbone.multimodal)
+
+
+def test_an_ended_measurement_goes_on(sibling, tmp_path, capsys):
+    command = ["fidelity", "--backbone", str(sibling), "--batch", "2", "--fractions", "0.2"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert cli.main([*command, "--samples", "4", "--out", str(whole)]) == 0
+    assert cli.main([*command, "--samples", "2", "--out", str(parts)]) == 0
+    notes = parts / "slopes.jsonl"
+    first = notes.read_text()
+    notes.write_text(first + '{"samples": 2, "diff')  # ended while it was written
+    assert cli.main([*command, "--samples", "4", "--out", str(parts)]) == 0
+    assert notes.read_text().startswith(first)
+    for name in ("slopes.jsonl", "fidelity.json", "fidelity.md"):
+        assert (parts / name).read_bytes() == (whole / name).read_bytes()
+    capsys.readouterr()
+    assert cli.main([*command, "--seed", "1", "--samples", "4", "--out", str(parts)]) == 1
+    assert "Use another folder" in capsys.readouterr().err
+    assert (parts / "slopes.jsonl").read_bytes() == (whole / "slopes.jsonl").read_bytes()
 
 
 def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):

@@ -69,17 +69,27 @@ def checkpointing(backbone: Backbone) -> Iterator[None]:
 
     Unlike transformers' own this works in eval mode, and hooks are outside of what is replayed.
     """
-    before = [vars(layer).get("forward") for layer in backbone.layers]
+    with overridden(
+        [(layer, "forward", partial(_replayed, layer, layer.forward)) for layer in backbone.layers]
+    ):
+        yield
+
+
+@contextmanager
+def overridden(overrides: Iterable[tuple[nn.Module, str, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace methods of modules by ``(module, name, method)``; what was there comes back."""
+    before = []
     try:
-        for layer in backbone.layers:
-            layer.forward = partial(_replayed, layer, layer.forward)
+        for module, name, method in overrides:
+            before.append((module, name, vars(module).get(name)))
+            setattr(module, name, method)
         yield
     finally:
-        for layer, forward in zip(backbone.layers, before, strict=True):
-            if forward is None:
-                del layer.forward
+        for module, name, own in reversed(before):
+            if own is None:
+                delattr(module, name)
             else:
-                layer.forward = forward
+                setattr(module, name, own)
 
 
 def key_feature(weights: Tensor, scaling: float) -> Tensor:

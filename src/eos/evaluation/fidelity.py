@@ -1,13 +1,12 @@
 """Fidelity: does the surrogate gradient of a layer's compression say what removal does to the loss?
 
-One reducer at one layer at a time prunes to a fraction of the tokens. The derivative of the loss in
-the compression g_l c_l, as the search computes it, is set against central differences of the same
-loss under the deployed forward pass, in steps of whole tokens. What counts is the order of layers
-and the signs: they decide where a search moves.
+The derivative of the loss in the compression g_l c_l, as the search computes it, is set against
+what the deployed forward pass does (`slopes`). What counts is the order of layers and the signs:
+they decide where a search moves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import fmean
 from typing import Literal
 
@@ -15,18 +14,14 @@ import torch
 from pydantic import Field
 
 from eos.backbones.backbone import Backbone
-from eos.backbones.processor import place_inputs
 from eos.config import Artifact, Frozen
 from eos.data.batches import Batch, Reader
-from eos.losses import Objective, search_losses
-from eos.plan import Plan
+from eos.evaluation.slopes import Comparison, Slopes, measure_slopes
 from eos.relaxation import Relaxation
-from eos.searching.measure import Estimate, estimate, sample_losses
-from eos.step import DEFAULT_SCORER, Step
-from eos.theta import Theta
+from eos.searching.measure import Estimate, estimate
+from eos.step import DEFAULT_SCORER
 
 FRACTIONS = (0.5, 0.2, 0.05)
-STEP = 0.1  # of the kept tokens, to either side
 BAND = 0.1  # of the visual tokens
 METHODS: dict[str, Relaxation] = {
     "paper, states": Relaxation(selection="paper", through="states"),
@@ -36,7 +31,7 @@ METHODS: dict[str, Relaxation] = {
         selection="marginal", through="logits", band=BAND
     ),
 }
-Watch = Callable[[int, int], None]
+Watch = Callable[[Slopes], None]
 
 
 class Agreement(Frozen):
@@ -89,109 +84,71 @@ def measure_fidelity(
     fractions: Sequence[float] = FRACTIONS,
     methods: Mapping[str, Relaxation] | None = None,
     score: str = DEFAULT_SCORER,
+    known: Sequence[Slopes] = (),
     watch: Watch | None = None,
 ) -> Fidelity:
     """Compare surrogates with central differences, layer by layer.
 
-    The last layer is left out: after it nothing attends to anything.
+    Args:
+        backbone: the model.
+        reader: of the samples.
+        batch: them, and how many go through the model at once.
+        name: of the model, for the record.
+        fractions: of the visual tokens that are kept.
+        methods: the surrogates; ``METHODS`` if None.
+        score: the scorer.
+        known: what was measured of the batch's first pieces before.
+        watch: told what each further piece gives.
     """
-    methods = METHODS if methods is None else methods
     inputs, _ = reader.inputs(batch.answered[:1])
     tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
-    layers = list(range(backbone.num_layers - 1))
-    total = len(fractions) * len(layers)
-    levels: list[Level] = []
-    for fraction in fractions:
-        keep = max(2, round(fraction * tokens))
-        step = max(1, round(STEP * keep))
-        differences: list[Estimate] = []
-        gradients: dict[str, list[Estimate]] = {method: [] for method in methods}
-        for layer in layers:
-            place = _Place(backbone, layer, tokens, score)
-            differences.append(place.difference(reader, batch, keep=keep, step=step))
-            for method, relaxation in methods.items():
-                gradients[method].append(place.gradient(reader, batch, keep, relaxation))
-            if watch is not None:
-                watch(len(levels) * len(layers) + layer + 1, total)
-        levels.append(
-            Level(
-                keep_frac=fraction,
-                keep=keep,
-                step=step,
-                difference=differences,
-                certain=sum(_certain(x) for x in differences),
-                methods={m: agreement(own, differences) for m, own in gradients.items()},
-            )
-        )
+    comparison = Comparison(
+        backbone, tokens, fractions, METHODS if methods is None else methods, score
+    )
+    pieces = list(known)
+    for piece in islice(batch.pieces(), len(known), None):
+        pieces.append(measure_slopes(comparison, reader, piece))
+        if watch is not None:
+            watch(pieces[-1])
     return Fidelity(
         backbone=name,
         data=reader.source.describe(),
         score=score,
         samples=len(batch.answered),
         visual_tokens=tokens,
-        layers=layers,
-        levels=levels,
+        layers=comparison.layers,
+        levels=[_level(comparison, pieces, place) for place in range(len(fractions))],
     )
 
 
-class _Place:
-    """One layer of a backbone, where a single reducer prunes."""
+def _level(comparison: Comparison, pieces: Sequence[Slopes], place: int) -> Level:
+    """Put together what pieces say of one fraction."""
+    fraction = comparison.fractions[place]
+    differences = [
+        estimate([x for piece in pieces for x in piece.difference[place][layer]])
+        for layer in comparison.layers
+    ]
+    gradients = {
+        method: [
+            _weighted([(p.gradient[method][place][layer], p.samples) for p in pieces])
+            for layer in comparison.layers
+        ]
+        for method in comparison.methods
+    }
+    return Level(
+        keep_frac=fraction,
+        keep=comparison.keep(fraction),
+        step=comparison.step(fraction),
+        difference=differences,
+        certain=sum(_certain(x) for x in differences),
+        methods={method: agreement(own, differences) for method, own in gradients.items()},
+    )
 
-    def __init__(self, backbone: Backbone, layer: int, tokens: int, score: str) -> None:
-        self.backbone, self.layer, self.tokens, self.score = backbone, layer, tokens, score
 
-    def plan(self, keep: int) -> Plan:
-        """Prune to ``keep`` tokens after this layer, and nowhere else."""
-        return Plan(
-            visual_tokens=self.tokens,
-            num_layers=self.backbone.num_layers,
-            steps=(Step(layer=self.layer, keep=keep, score=self.score),),
-        )
-
-    def theta(self, keep: int) -> Theta:
-        """Write the same as Θ with one free entry, c of this layer."""
-        theta = Theta(self.backbone.num_layers, visual_tokens=self.tokens)
-        theta.fix("g", 0.0).fix("g", 1.0, layers=[self.layer])
-        theta.fix("gamma", 0.0).fix("rho", 0.0).fix("nu", 0.0).fix("tau", 1.0).fix("theta", 0.0)
-        return theta.set("c", 1.0 - keep / self.tokens)
-
-    def difference(self, reader: Reader, batch: Batch, *, keep: int, step: int) -> Estimate:
-        """Central difference of the deployed loss in the compression, sample by sample."""
-        plans = {"more": self.plan(keep - step), "less": self.plan(keep + step)}
-        losses = sample_losses(self.backbone, plans, reader=reader, batch=batch)
-        width = 2 * step / self.tokens
-        pairs = zip(losses["more"], losses["less"], strict=True)
-        return estimate([(more - less) / width for more, less in pairs])
-
-    def gradient(self, reader: Reader, batch: Batch, keep: int, relaxation: Relaxation) -> Estimate:
-        """Surrogate derivative of the loss in the compression, part by part of the batch."""
-        objective = Objective(
-            budget=keep, align_weight=0, budget_weight=0, layers_weight=0, flops_weight=0
-        )
-        theta, found, sizes = self.theta(keep), [], []
-        assert theta.retain_schedule()[-1] == keep
-        row = self.layer - theta.sites[0]
-        compression = theta.c.detach()[row].double()
-        slope = (compression * (1 - compression)).item()  # of c = σ(w)
-        for piece in batch.pieces():
-            theta.zero_grad()
-            inputs, labels = reader.inputs(piece)
-            losses = search_losses(
-                self.backbone,
-                theta,
-                inputs=place_inputs(self.backbone.model, inputs),
-                labels=labels.to(self.backbone.model.device),
-                objective=objective,
-                relaxation=relaxation,
-                score=self.score,
-            )
-            losses.total.backward()  # type: ignore[no-untyped-call]
-            gradient = theta.weights["c"].grad
-            assert gradient is not None
-            found.append(float(gradient[row]) / slope)
-            sizes.append(len(piece))
-        mean = sum(g * n for g, n in zip(found, sizes, strict=True)) / sum(sizes)
-        return Estimate(mean=round(mean, 6), stderr=estimate(found).stderr)
+def _weighted(means: Sequence[tuple[float, int]]) -> Estimate:
+    """Average means of so many samples each; the error is that of pieces."""
+    mean = sum(value * samples for value, samples in means) / sum(n for _, n in means)
+    return Estimate(mean=round(mean, 6), stderr=estimate([value for value, _ in means]).stderr)
 
 
 def agreement(gradients: Sequence[Estimate], differences: Sequence[Estimate]) -> Agreement:

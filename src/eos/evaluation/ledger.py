@@ -37,19 +37,13 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[tuple[str, str], dict[int, Prediction]] = {}
-        data = path.read_bytes() if path.exists() else b""
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
-        for number, line in enumerate(whole.splitlines(), start=1):
+        for number, line in enumerate(whole_lines(path), start=1):
             self._learn(_parsed(line, f"{path}, line {number}"))
 
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Add predictions that are not known yet, to the file first."""
         new = [p for p in predictions if p.number not in self.of(p.run, p.family)]
-        with self.path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(_text(new))
+        append(self.path, _text(new))
         for prediction in new:
             self._learn(prediction)
 
@@ -67,6 +61,22 @@ class Ledger:
     def _learn(self, prediction: Prediction) -> None:
         own = self.known.setdefault((prediction.run, prediction.family), {})
         own.setdefault(prediction.number, prediction)
+
+
+def append(path: Path, lines: str) -> None:
+    """Add whole lines to a file."""
+    with path.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(lines)
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Read the lines of a file that is appended to; a torn last one is cut off."""
+    data = path.read_bytes() if path.exists() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        with path.open("r+b") as file:
+            file.truncate(len(whole))
+    return whole.splitlines()
 
 
 def _parsed(line: bytes, where: str) -> Prediction:

@@ -1,7 +1,9 @@
 """Run `eos fidelity`: measure, show, save as JSON and Markdown."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,7 +15,9 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
-from eos.evaluation.fidelity import STEP, Fidelity, Level, measure_fidelity
+from eos.evaluation.fidelity import Fidelity, Level, measure_fidelity
+from eos.evaluation.ledger import append, whole_lines
+from eos.evaluation.slopes import STEP, Slopes
 
 
 def fidelity_and_show(
@@ -26,26 +30,53 @@ def fidelity_and_show(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Measure on the world's validation questions with a progress bar; print and write."""
+    """Measure on the world's validation questions with a progress bar; print and write.
+
+    What is measured is noted at once: the same command goes on where it was ended.
+    """
     wanted = _fractions(fractions)
+    about = {"backbone": backbone, "batch": batch, "fractions": wanted, "seed": seed}
+    notes = out / "slopes.jsonl"
+    known = read_slopes(notes, about)[: -(-samples // batch)]
     loaded = load_backbone(locate(backbone))
     source = open_source(WorldData(split="validation", seed=seed))
     reader = Reader(source, load_processor(backbone), "last")
-    columns = (TextColumn("layers"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("layers", total=None)
+        bar = progress.add_task("", total=samples, completed=sum(x.samples for x in known))
+
+        def watch(slopes: Slopes) -> None:
+            append(notes, slopes.model_dump_json() + "\n")
+            progress.advance(bar, slopes.samples)
+
         found = measure_fidelity(
             loaded,
             reader=reader,
             batch=reader.first(samples, at_once=batch),
             name=model_name(backbone),
             fractions=wanted,
-            watch=lambda done, total: progress.update(bar, completed=done, total=total),
+            known=known,
+            watch=watch,
         )
     found.save(out / "fidelity.json")
     write_atomically(out / "fidelity.md", markdown(found))
     print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
     print(found.to_json() if as_json else markdown(found), end="")
+
+
+def read_slopes(path: Path, about: dict[str, Any]) -> list[Slopes]:
+    """Read what was measured before in the same way; begin the file if there is none."""
+    first = json.dumps(about)
+    lines = whole_lines(path)
+    if not lines:
+        write_atomically(path, first + "\n")
+        return []
+    if lines[0].decode("utf-8") != first:
+        raise ConfigError(
+            f"expected {path} to hold what was measured with {first}; found "
+            f"{lines[0].decode('utf-8')[:200]}. Use another folder"
+        )
+    return [Slopes.model_validate_json(line) for line in lines[1:]]
 
 
 def markdown(found: Fidelity) -> str:

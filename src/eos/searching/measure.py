@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from math import sqrt
 from statistics import fmean, stdev
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,7 +81,6 @@ def full_plan(theta: Theta) -> Plan:
     return Plan(visual_tokens=theta.visual_tokens, num_layers=theta.num_layers, steps=())
 
 
-@torch.no_grad()
 def sample_losses(
     backbone: Backbone, plans: Mapping[str, Plan], *, reader: Reader, batch: Batch
 ) -> dict[str, list[float]]:
@@ -91,12 +91,20 @@ def sample_losses(
         inputs = place_inputs(backbone.model, inputs)
         labels = labels.to(backbone.model.device)
         for name, plan in plans.items():
-            handler = Reduction(backbone, plan)
-            handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
-            with attached(backbone, handler) as model:
-                logits = model(**inputs, use_cache=False).logits
-            losses[name] += _each(logits, labels[:, handler.wanted + 1])
+            losses[name] += answer_losses(backbone, plan, inputs=inputs, labels=labels)
     return losses
+
+
+@torch.no_grad()
+def answer_losses(
+    backbone: Backbone, plan: Plan, *, inputs: Mapping[str, Any], labels: Tensor
+) -> list[float]:
+    """Cross-entropy of each sample's answer under a plan, as deployed."""
+    handler = Reduction(backbone, plan)
+    handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
+    with attached(backbone, handler) as model:
+        logits = model(**inputs, use_cache=False).logits
+    return _each(logits, labels[:, handler.wanted + 1])
 
 
 def raced_loss(

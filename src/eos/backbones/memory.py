@@ -1,0 +1,76 @@
+"""Memory: passes over one batch that differ late do not run again what they share.
+
+Inside the block the model is what it was, but its vision tower, and the decoder layers up to the
+one that is said, answer from memory. For measurements that reduce after one layer in many ways.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eos.backbones.attention import overridden
+from eos.backbones.backbone import Backbone
+from eos.errors import BackboneError
+
+
+class Memory:
+    """What the full model made of one batch.
+
+    Attributes:
+        until: the last decoder layer that answers from memory; -1 if all run.
+    """
+
+    def __init__(self) -> None:
+        self.until = -1
+        self._images: list[Any] = []
+        self._layers: dict[int, Tensor] = {}
+
+    def images(self, encode: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Stand in for the encoding of images."""
+        if not self._images:
+            self._images.append(encode(*args, **kwargs))
+        return self._images[0]
+
+    def layer(
+        self, index: int, forward: Callable[..., Tensor], states: Tensor, **kwargs: Any
+    ) -> Tensor:
+        """Stand in for the forward of one decoder layer."""
+        if index > self.until:
+            made = forward(states, **kwargs)
+            self._layers.setdefault(index, made)
+            return made
+        if self._layers[index].shape != states.shape:
+            raise BackboneError(
+                f"expected nothing reduced before layer {index}, which answers from memory with "
+                f"{list(self._layers[index].shape)}; found inputs of {list(states.shape)}"
+            )
+        return self._layers[index]
+
+
+@contextmanager
+def remembering(
+    backbone: Backbone, inputs: Mapping[str, Any], *, tower: bool = True
+) -> Iterator[Memory]:
+    """Run the full model once on ``inputs``; every pass inside the block must be on the same.
+
+    Args:
+        backbone: the model.
+        inputs: without labels.
+        tower: whether to remember images, too; not if somebody reads what the tower saw.
+    """
+    memory, multimodal = Memory(), backbone.multimodal
+    overrides: list[tuple[Any, str, Callable[..., Any]]] = [
+        (layer, "forward", partial(memory.layer, index, layer.forward))
+        for index, layer in enumerate(backbone.layers)
+    ]
+    if tower:
+        encode = multimodal.get_image_features
+        overrides.append((multimodal, "get_image_features", partial(memory.images, encode)))
+    with overridden(overrides):
+        with torch.no_grad():
+            multimodal(**inputs, use_cache=False)
+        yield memory

@@ -1,0 +1,153 @@
+"""Slopes: how the loss changes with the compression of one layer, really and as the search sees it.
+
+One reducer after one layer prunes to a fraction of the tokens, and nothing else is reduced. The
+central difference of the deployed loss, in steps of whole tokens, stands beside the derivatives
+that surrogates give. Everything before the layer is the same in all of these passes and runs once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from eos.backbones.backbone import Backbone
+from eos.backbones.memory import remembering
+from eos.backbones.processor import place_inputs
+from eos.config import Frozen
+from eos.data.batches import Answered, Reader
+from eos.losses import Objective, search_losses
+from eos.plan import Plan
+from eos.reduce.score import SCORERS
+from eos.relaxation import Relaxation
+from eos.searching.measure import answer_losses
+from eos.step import Step
+from eos.theta import Theta
+
+STEP = 0.1  # of the kept tokens, to either side
+
+
+class Slopes(Frozen):
+    """The slopes on a few samples.
+
+    Attributes:
+        samples: how many.
+        difference: of the deployed loss, by fraction, layer and sample.
+        gradient: mean of the surrogate's over the samples, by method, fraction and layer.
+    """
+
+    samples: int
+    difference: list[list[list[float]]]
+    gradient: dict[str, list[list[float]]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared.
+
+    Attributes:
+        backbone: the model.
+        visual_tokens: of every sample.
+        fractions: of them that are kept.
+        methods: the surrogates.
+        score: the scorer.
+    """
+
+    backbone: Backbone
+    visual_tokens: int
+    fractions: Sequence[float]
+    methods: Mapping[str, Relaxation]
+    score: str
+
+    @property
+    def layers(self) -> list[int]:
+        """All but the last, after which nothing attends to anything."""
+        return list(range(self.backbone.num_layers - 1))
+
+    def keep(self, fraction: float) -> int:
+        """Count the tokens that are kept."""
+        return max(2, round(fraction * self.visual_tokens))
+
+    def step(self, fraction: float) -> int:
+        """Count the tokens of a step to either side."""
+        return max(1, round(STEP * self.keep(fraction)))
+
+
+def measure_slopes(comparison: Comparison, reader: Reader, piece: tuple[Answered, ...]) -> Slopes:
+    """Measure every layer at every fraction on samples that go through the model at once."""
+    model = comparison.backbone.model
+    inputs, labels = reader.inputs(piece)
+    batch = place_inputs(model, inputs), labels.to(model.device)
+    difference: list[list[list[float]]] = [[] for _ in comparison.fractions]
+    gradient: dict[str, list[list[float]]]
+    gradient = {method: [[] for _ in comparison.fractions] for method in comparison.methods}
+    reads_tower = "vision" in SCORERS[comparison.score].needs
+    with remembering(comparison.backbone, batch[0], tower=not reads_tower) as memory:
+        for layer in comparison.layers:
+            memory.until = layer
+            for level, fraction in enumerate(comparison.fractions):
+                place = _Place(comparison, layer, comparison.keep(fraction))
+                change = place.difference(*batch, step=comparison.step(fraction))
+                difference[level].append(change)
+                for method, relaxation in comparison.methods.items():
+                    gradient[method][level].append(place.gradient(*batch, relaxation=relaxation))
+    return Slopes(samples=len(piece), difference=difference, gradient=gradient)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One layer and what is kept after it."""
+
+    comparison: Comparison
+    layer: int
+    keep: int
+
+    def plan(self, keep: int) -> Plan:
+        """Prune to ``keep`` tokens after this layer, and nowhere else."""
+        return Plan(
+            visual_tokens=self.comparison.visual_tokens,
+            num_layers=self.comparison.backbone.num_layers,
+            steps=(Step(layer=self.layer, keep=keep, score=self.comparison.score),),
+        )
+
+    def theta(self) -> Theta:
+        """Write the same as Θ with one free entry, c of this layer."""
+        tokens = self.comparison.visual_tokens
+        theta = Theta(self.comparison.backbone.num_layers, visual_tokens=tokens)
+        theta.fix("g", 0.0).fix("g", 1.0, layers=[self.layer])
+        theta.fix("gamma", 0.0).fix("rho", 0.0).fix("nu", 0.0).fix("tau", 1.0).fix("theta", 0.0)
+        return theta.set("c", 1.0 - self.keep / tokens)
+
+    def difference(self, inputs: Mapping[str, Any], labels: Tensor, *, step: int) -> list[float]:
+        """Central difference of the deployed loss in the compression, sample by sample."""
+        more, less = (
+            answer_losses(self.comparison.backbone, self.plan(keep), inputs=inputs, labels=labels)
+            for keep in (self.keep - step, self.keep + step)
+        )
+        width = 2 * step / self.comparison.visual_tokens
+        return [round((a - b) / width, 6) for a, b in zip(more, less, strict=True)]
+
+    def gradient(
+        self, inputs: Mapping[str, Any], labels: Tensor, *, relaxation: Relaxation
+    ) -> float:
+        """Surrogate derivative of the loss in the compression, mean over samples."""
+        objective = Objective(
+            budget=self.keep, align_weight=0, budget_weight=0, layers_weight=0, flops_weight=0
+        )
+        theta = self.theta()
+        assert theta.retain_schedule()[-1] == self.keep
+        losses = search_losses(
+            self.comparison.backbone,
+            theta,
+            inputs=inputs,
+            labels=labels,
+            objective=objective,
+            relaxation=relaxation,
+            score=self.comparison.score,
+        )
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        row, gradient = self.layer - theta.sites[0], theta.weights["c"].grad
+        assert gradient is not None
+        compression = theta.c.detach()[row].double()
+        slope = (compression * (1 - compression)).item()  # of c = σ(w)
+        return round(float(gradient[row]) / slope, 6)
