@@ -130,16 +130,15 @@ def test_control_c_in_a_terminal(sibling, tmp_path, capsys):
     assert eos.Theta.load(out / "theta.json")
 
 
-def test_two_processes_are_one(sibling, finished, tmp_path):
-    out = tmp_path / "run"
-    launcher = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2"]
-    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    launcher += ["--main_process_port", "0", "-m", "eos"]
-    process = begin(command(sibling, out, "--json"), launcher)
-    told, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, told
-    assert told.count('"start": "uniform"') == 2  # one answer (in it, and in its provenance)
-    shared, alone = lines(out / "history.jsonl"), lines(finished / "history.jsonl")
+def launched(module, *more):
+    """Two processes, on CPUs where there is nothing else."""
+    launcher = ["-m", "accelerate.commands.launch", "--num_processes", "2", "--num_machines", "1"]
+    launcher += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    return [*launcher, *more, "-m", module]
+
+
+def assert_same_history(out, alone):
+    shared, alone = lines(out / "history.jsonl"), lines(alone / "history.jsonl")
     assert [line["turn"] for line in shared] == [line["turn"] for line in alone]
     for one, other in zip(alone, shared, strict=True):
         assert other["loss"] == pytest.approx(one["loss"], abs=1e-5)
@@ -148,3 +147,24 @@ def test_two_processes_are_one(sibling, finished, tmp_path):
     # the control: a process that learnt from its own half only would end elsewhere
     first, last = alone[0]["theta"], alone[-1]["theta"]
     assert any(abs(a - b) > 1e-3 for g in first for a, b in zip(first[g], last[g], strict=True))
+
+
+def test_two_processes_are_one(sibling, finished, tmp_path):
+    out = tmp_path / "run"
+    process = begin(command(sibling, out, "--json"), launched("tests.witness", "--multi_gpu"))
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    assert told.count('"start": "uniform"') == 2  # one answer (in it, and in its provenance)
+    assert told.count("of 2 processes, holds 1.00 of the layers") == 2
+    assert_same_history(out, finished)
+
+
+@pytest.mark.parametrize("more", [(), ("checkpoint=true",), ("objective.ce_weight=0",)])
+def test_two_halves_of_a_backbone_are_one(sibling, tmp_path, more):
+    whole, out = tmp_path / "whole", tmp_path / "halves"
+    assert cli.main([*command(sibling, whole, *more), "--quiet"]) == 0
+    process = begin(command(sibling, out, *more), launched("tests.witness", "--use_fsdp"))
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    assert told.count("of 2 processes, holds 0.50 of the layers") == 2
+    assert_same_history(out, whole)

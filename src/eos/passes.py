@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from eos.backbones.backbone import Backbone
+from eos.backbones.sharding import is_sharded
 from eos.errors import DataError
 from eos.forward import Reduction, attached
 from eos.reference import Aligned, AlignOn, EnoughError, Reference, align_layers
@@ -73,7 +74,9 @@ def search_pass(
     handler.answer = labels != IGNORED
     if align_on is not None:
         chosen = align_layers(backbone.num_layers) if layers is None else tuple(layers)
-        handler.reference = Reference(backbone, chosen, align_on, only=not predict)
+        # a sharded model must not be left halfway: its layers would stay as they are
+        early = not predict and not is_sharded(backbone.model)
+        handler.reference = Reference(backbone, chosen, align_on, only=early)
     logits = targets = None
     with attached(backbone, handler, checkpoint=checkpoint) as model:
         if predict:
@@ -82,7 +85,7 @@ def search_pass(
             logits = model(**inputs, use_cache=False).logits
         elif align_on is not None:
             with suppress(EnoughError):
-                backbone.multimodal(**inputs, use_cache=False)
+                model(**inputs, use_cache=False, logits_to_keep=1)
     if handler.reference is None:
         return Passed(logits, targets)
     reference = handler.reference

@@ -6,6 +6,7 @@ a layer's own attention, so that nobody asks a layer for its attention map or ru
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 import transformers
@@ -14,6 +15,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedMode
 
 from eos.backbones.families import FAMILIES, Family
 from eos.backbones.processor import locate
+from eos.backbones.sharding import gathered
 from eos.cost import Dims
 from eos.errors import BackboneError
 from eos.tokens import take
@@ -136,8 +138,9 @@ class Backbone:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
         layer, device = self.layers[call.index], self._device(call.index)
         cos, sin = (take(_per_sample(x, rows), rows.to(x.device)).to(device) for x in call.rotary)
-        normed = layer.input_layernorm(take(call.states, rows).to(device))
-        return _rotated(_heads(layer.self_attn, "q", normed), (cos, sin))
+        with gathered(layer):
+            normed = layer.input_layernorm(take(call.states, rows).to(device))
+            return _rotated(_heads(layer.self_attn, "q", normed), (cos, sin))
 
     def keys(self, call: LayerCall) -> Tensor:
         """Give the keys of all tokens of a layer, ``[B, G, T, E]``: as noted if it ran."""
@@ -149,8 +152,9 @@ class Backbone:
                 return cached
         layer, device = self.layers[call.index], self._device(call.index)
         cos, sin = (x.to(device) for x in call.rotary)
-        normed = layer.input_layernorm(call.states.to(device))
-        return _rotated(_heads(layer.self_attn, "k", normed), (cos, sin))
+        with gathered(layer):
+            normed = layer.input_layernorm(call.states.to(device))
+            return _rotated(_heads(layer.self_attn, "k", normed), (cos, sin))
 
     def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32.
@@ -172,13 +176,15 @@ class Backbone:
 
     def run_layer(self, call: LayerCall) -> Tensor:
         """Run one layer by itself, without the hooks it may carry and without a cache."""
-        states: Tensor = self.layers[call.index].forward(
-            call.states,
-            attention_mask=call.mask,
-            position_ids=call.position_ids,
-            past_key_values=None,
-            position_embeddings=call.rotary,
-        )
+        layer = self.layers[call.index]
+        with gathered(layer):
+            states: Tensor = layer.forward(
+                call.states,
+                attention_mask=call.mask,
+                position_ids=call.position_ids,
+                past_key_values=None,
+                position_embeddings=call.rotary,
+            )
         return states
 
     def _device(self, layer: int) -> torch.device:
@@ -189,7 +195,7 @@ class Backbone:
 def load_backbone(
     source: str | Path | PreTrainedModel | Backbone,
     *,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | Literal["auto"] | None = None,
     device_map: str | None = None,
     attn_implementation: str | None = None,
 ) -> Backbone:

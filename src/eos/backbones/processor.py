@@ -13,6 +13,7 @@ import torch
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from eos.backbones.sharding import whole
 from eos.errors import BackboneError
 
 MINIATURE = "miniature"
@@ -49,7 +50,7 @@ def fingerprint(model: PreTrainedModel) -> str:
     """Recognise a model by a sample of its weights: a name says little, a folder can change."""
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
-        flat = tensor.flatten()
+        flat = whole(tensor).flatten()
         values = flat[:: max(1, len(flat) // SAMPLES)].double().cpu()
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(values.numpy().tobytes())

@@ -4,7 +4,7 @@ import json
 import sys
 from math import isinf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from eos.backbones.backbone import load_backbone
+from eos.backbones.backbone import Backbone, load_backbone
 from eos.backbones.processor import load_processor, locate
-from eos.errors import EosError
+from eos.errors import ConfigError, EosError
 from eos.loop import Answer, find
 from eos.plan import Plan
 from eos.searching.files import read_config
@@ -117,9 +117,22 @@ def search_watched(
         ) from None
 
 
+def _placed(config: SearchConfig, processes: Processes) -> Backbone:
+    """Load the backbone where it belongs: where all of it fits first, if it will be sharded."""
+    source = locate(config.backbone)
+    if not processes.sharding:
+        return load_backbone(source, device_map=config.device_map or str(processes.device))
+    if config.device_map:
+        raise ConfigError(
+            f"expected no device_map with --use_fsdp, which spreads the backbone over processes; "
+            f"found {config.device_map!r}"
+        )
+    dtype: Literal["auto"] | None = None if processes.device.type == "cpu" else "auto"
+    return load_backbone(source, dtype=dtype, device_map="cpu")
+
+
 def _searched(config: SearchConfig, out: Path, processes: Processes, *, quiet: bool) -> Answer:
-    where = config.device_map or str(processes.device)
-    backbone = load_backbone(locate(config.backbone), device_map=where)
+    backbone = _placed(config, processes)
     processor = load_processor(config.backbone)
     console = Console(stderr=True)
     columns = (

@@ -1,10 +1,11 @@
 """Processes: a search on one process or on several, through accelerate.
 
-Every process runs the whole backbone (as ``device_map`` places it) on its slots of each batch; what
-they found is summed, so that all move Θ alike. Sharding one backbone over processes is refused: Θ
-reads the weights of layers outside their forward pass.
+Every process runs the backbone on its slots of each batch; what they found is summed, so that all
+move Θ alike. Each holds all of the backbone, on one device or as ``device_map`` places it; launched
+with ``--use_fsdp``, each holds its part, and they run the same passes side by side.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,9 @@ from torch import Tensor
 
 from eos.errors import ConfigError
 
-SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")
+SHARDING = "ACCELERATE_USE_FSDP"  # set by `accelerate launch --use_fsdp`
+CPUS = "ACCELERATE_USE_CPU"  # by `--cpu`
+OTHERS = ("DEEPSPEED", "MEGATRON_LM")  # which would take the model out of our hands
 
 
 class Processes:
@@ -30,21 +33,24 @@ class Processes:
         rank: of this process.
         count: of all.
         device: where this one's model belongs.
+        sharding: whether each holds only its part of the backbone.
     """
 
     def __init__(self) -> None:
         from accelerate import PartialState  # type: ignore[import-untyped]  # takes a second that a command's help must not
 
-        state = PartialState()
-        if state.distributed_type.value in SHARDED:
+        # accelerate takes CPUs for one process each unless it is told
+        on_cpu = not torch.accelerator.is_available() or _says(CPUS)
+        state = PartialState(cpu=on_cpu)
+        if state.distributed_type.value in OTHERS:
             raise ConfigError(
-                "expected processes that each hold the backbone, found "
-                f"{state.distributed_type.value}, which shards it; launch with --multi_gpu, and "
-                "set device_map=auto for a backbone larger than one device"
+                f"expected --multi_gpu or --use_fsdp, found {state.distributed_type.value}; for a "
+                "backbone larger than one device launch with --use_fsdp, or set device_map=auto"
             )
         self.rank: int = state.process_index
         self.count: int = state.num_processes
         self.device: torch.device = state.device
+        self.sharding: bool = self.count > 1 and _says(SHARDING)
         self._state = state
 
     @property
@@ -58,6 +64,11 @@ class Processes:
             raise ConfigError(
                 f"expected a batch of at least {self.count}, one sample for each process; found "
                 f"{batch}"
+            )
+        if self.sharding and batch % self.count:
+            raise ConfigError(
+                f"expected a batch that {self.count} processes share evenly, for their passes go "
+                f"side by side when the backbone is sharded; found {batch}"
             )
         return range(self.rank, batch, self.count)
 
@@ -157,6 +168,10 @@ def stoppable() -> Iterator[Stopping]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _says(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() == "true"
 
 
 def _flat(config: dict[str, Any], before: str = "") -> dict[str, Any]:

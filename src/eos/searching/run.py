@@ -10,6 +10,7 @@ import torch
 from eos import cost
 from eos.backbones.backbone import Backbone
 from eos.backbones.processor import Processor, fingerprint, load_processor
+from eos.backbones.sharding import shard
 from eos.data.batches import Batch, Reader, Skipped
 from eos.data.order import held_out
 from eos.data.samples import Source, Subset
@@ -85,6 +86,8 @@ def open_run(
     """Put together what a run needs, and take up what its folder holds."""
     processes = Processes()
     processes.slots(config.batch)
+    if processes.sharding:
+        shard(backbone.model, processes=processes.count, device=processes.device)
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
     reader, examiner = (Reader(source, *rest) for source in sources)
