@@ -14,7 +14,8 @@ from eos.theta import GROUPS
 from tests.test_contract import decoded, gap, residue, split, tokens_of
 
 RELAXATIONS = {
-    "marginal": Relaxation(),
+    "rank": Relaxation(),
+    "marginal": Relaxation(selection="marginal"),
     "paper": Relaxation(selection="paper"),
     "paper-states": Relaxation(selection="paper", through="states"),
     "band": Relaxation(band=3),

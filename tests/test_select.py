@@ -1,10 +1,12 @@
-"""Selection: the hard choice and its two relaxations."""
+"""Selection: the hard choice and its relaxations."""
+
+from math import log
 
 import pytest
 import torch
 
 from eos import ConfigError
-from eos.reduce.select import SELECTIONS, keep_probability, keep_weight, select
+from eos.reduce.select import ALPHA, SELECTIONS, keep_probability, keep_weight, select
 
 
 def scores(*shape, seed=0):
@@ -36,7 +38,7 @@ def test_an_impossible_count_is_refused(keep):
 
 
 def test_an_unknown_selection_is_refused():
-    with pytest.raises(ConfigError, match=r"\['marginal', 'paper'\], found 'soft'"):
+    with pytest.raises(ConfigError, match=r"\['marginal', 'paper', 'rank'\], found 'soft'"):
         keep_probability(scores(50), torch.tensor(0.5), 25, selection="soft")
 
 
@@ -62,10 +64,11 @@ def test_paper_probability_is_equation_12():
     assert gradient.item() == pytest.approx(-expected.sum().item() / 0.25)
 
 
+@pytest.mark.parametrize("selection", ["marginal", "rank"])
 @pytest.mark.parametrize("compression", [0.02, 0.5, 0.8, 0.95])
-def test_marginal_probabilities_sum_to_the_count(compression):
+def test_marginal_probabilities_sum_to_the_count(compression, selection):
     q = scores(4, 576).float()
-    found = keep_probability(q, torch.tensor(compression), 10)
+    found = keep_probability(q, torch.tensor(compression), 10, selection=selection)
     assert torch.allclose(found.sum(dim=-1), torch.tensor((1 - compression) * 576), rtol=1e-4)
 
 
@@ -83,7 +86,7 @@ def test_marginal_derivative_is_that_of_the_solved_threshold():
     cotangent = scores(60, seed=1)
 
     def objective(compression, q):
-        return (keep_probability(q, compression, 24) * cotangent).sum()
+        return (keep_probability(q, compression, 24, selection="marginal") * cotangent).sum()
 
     q_leaf = q.clone().requires_grad_()
     by_compression, by_score = torch.autograd.grad(
@@ -118,11 +121,31 @@ def test_marginal_derivative_sits_at_the_boundary_and_paper_spreads_it():
     assert paper[best] > paper[boundary]
 
 
+def test_ranks_reach_a_like_share_of_the_kept_whatever_the_tails():
+    def reached(q, keep, selection):
+        """How many tokens share nine tenths of the derivative."""
+        compression = torch.tensor(1 - keep / len(q), dtype=torch.float64, requires_grad=True)
+        found = keep_probability(q, compression, keep, selection=selection)
+        each = [torch.autograd.grad(p, compression, retain_graph=True)[0] for p in found]
+        share = torch.stack(each).abs().sort(descending=True).values.cumsum(0) / len(q)
+        return int((share < 0.9).sum()) + 1
+
+    short, long = scores(400), scores(400).mul(3).exp()
+    for keep in (200, 40):
+        # nine tenths of a sigmoid's slope lie within log 19 of its middle, in units of K / 2α
+        expected = 2 * log(19) * keep / (2 * ALPHA)
+        assert reached(short, keep, "rank") == pytest.approx(expected, abs=1)
+        assert reached(long, keep, "rank") == reached(short, keep, "rank")
+    # the control: by scores, a threshold among many like ones reaches most of the tokens
+    assert reached(long, 200, "marginal") > 3 * reached(short, 200, "marginal")
+
+
+@pytest.mark.parametrize("selection", ["marginal", "rank"])
 @pytest.mark.parametrize("compression", [0.0, 1.0])
 @pytest.mark.parametrize("q", [scores(50), torch.zeros(50, dtype=torch.float64)])
-def test_marginal_stays_finite_at_the_ends_and_without_contrast(compression, q):
+def test_marginal_stays_finite_at_the_ends_and_without_contrast(compression, q, selection):
     value = torch.tensor(compression, dtype=torch.float64, requires_grad=True)
-    probability = keep_probability(q, value, 25)
+    probability = keep_probability(q, value, 25, selection=selection)
     (gradient,) = torch.autograd.grad(probability.sum(), value)
     assert probability.isfinite().all()
     assert gradient.isfinite()

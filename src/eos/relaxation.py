@@ -32,13 +32,13 @@ class Relaxation:
     """How gradients reach the counts.
 
     Attributes:
-        selection: whose derivative stands in for that of the choice, ``marginal`` or ``paper``.
+        selection: whose derivative stands in for the choice's: ``rank``, ``marginal``, ``paper``.
         through: where the weights act, on the ``logits`` of later attention or on the ``states``.
         alpha: sharpness α of the boundary (Eq. 12).
         band: how many tokens to carry along with weight 0; below 1, a fraction of the visual ones.
     """
 
-    selection: str = "marginal"
+    selection: str = "rank"
     through: Through = "logits"
     alpha: float = ALPHA
     band: float = 0

@@ -27,9 +27,8 @@ METHODS: dict[str, Relaxation] = {
     "paper, states": Relaxation(selection="paper", through="states"),
     "paper, logits": Relaxation(selection="paper", through="logits"),
     "marginal, logits": Relaxation(selection="marginal", through="logits"),
-    f"marginal, logits, band {BAND:g}": Relaxation(
-        selection="marginal", through="logits", band=BAND
-    ),
+    "rank, logits": Relaxation(selection="rank", through="logits"),
+    f"rank, logits, band {BAND:g}": Relaxation(selection="rank", through="logits", band=BAND),
 }
 Watch = Callable[[Slopes], None]
 

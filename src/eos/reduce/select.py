@@ -7,6 +7,8 @@ derivative stands in for that of the discrete choice:
               compression g·c reaches every token alike.
 ``marginal``  the threshold itself moves: t solves Σ σ(α(q_i - t)) = (1 - g·c) N, so the derivative
               sits on the tokens that the next change of the count would drop or admit.
+``rank``      the same with ranks for scores, so that these are always a like share of the kept:
+              scores have long tails, and next to their threshold may lie a handful or hundreds.
 """
 
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from eos.errors import ConfigError
 
-ALPHA = 10.0  # α of Eq. 12, in units of one over the scores' standard deviation
+ALPHA = 10.0  # α of Eq. 12: over the scores' standard deviation, or over half of the kept's ranks
 BISECTIONS = 40  # halvings of the threshold's interval: past float32's resolution
 
 
@@ -51,16 +53,16 @@ def keep_probability(
     compression: Tensor,
     keep: int,
     *,
-    selection: str = "marginal",
+    selection: str = "rank",
     alpha: float = ALPHA,
 ) -> Tensor:
-    """Relax the choice of ``keep`` tokens: p_i of Eq. 12 or its marginal variant, ``[..., N]``.
+    """Relax the choice of ``keep`` tokens: p_i of Eq. 12 or of a variant, ``[..., N]``.
 
     Args:
         scores: importance q, ``[..., N]``; standardised here, so that α means the same everywhere.
         compression: g·c of this layer, a scalar tensor in [0, 1).
         keep: K, the discrete retain count (Eq. 11).
-        selection: ``paper`` or ``marginal``.
+        selection: ``paper``, ``marginal`` or ``rank``.
         alpha: sharpness α of the boundary.
     """
     if selection not in SELECTIONS:
@@ -97,6 +99,13 @@ def _marginal(q: Tensor, compression: Tensor, keep: int, alpha: float) -> Tensor
     return torch.sigmoid(alpha * (q - threshold))
 
 
+def _rank(q: Tensor, compression: Tensor, keep: int, alpha: float) -> Tensor:
+    order = q.detach().argsort(dim=-1, descending=True, stable=True)
+    place = order.argsort(dim=-1).to(q.dtype)
+    # the unit is the way from the boundary to the middle of the kept
+    return _marginal(-place / (keep / 2), compression, keep, alpha)
+
+
 @torch.no_grad()
 def _threshold(q: Tensor, count: Tensor, alpha: float) -> Tensor:
     """Solve Σ σ(α(q_i - t)) = count for t by bisection, ``[..., 1]``."""
@@ -119,4 +128,5 @@ def _standardised(scores: Tensor) -> Tensor:
 SELECTIONS: dict[str, Callable[[Tensor, Tensor, int, float], Tensor]] = {
     "paper": _paper,
     "marginal": _marginal,
+    "rank": _rank,
 }
