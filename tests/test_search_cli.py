@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -159,7 +160,9 @@ def test_two_processes_are_one(sibling, finished, tmp_path):
     assert_same_history(out, finished)
 
 
-@pytest.mark.parametrize("more", [(), ("checkpoint=true",), ("objective.ce_weight=0",)])
+@pytest.mark.parametrize(
+    "more", [("trackers=[tensorboard]",), ("checkpoint=true",), ("objective.ce_weight=0",)]
+)
 def test_two_halves_of_a_backbone_are_one(sibling, tmp_path, more):
     whole, out = tmp_path / "whole", tmp_path / "halves"
     assert cli.main([*command(sibling, whole, *more), "--quiet"]) == 0
@@ -168,3 +171,51 @@ def test_two_halves_of_a_backbone_are_one(sibling, tmp_path, more):
     assert process.returncode == 0, told
     assert told.count("of 2 processes, holds 0.50 of the layers") == 2
     assert_same_history(out, whole)
+    assert len(tracked(out).get("loss/total", ())) == (6 if "trackers" in more[0] else 0)
+
+
+def tracked(folder):
+    """The numbers in TensorBoard's event files: records of a length, its checksum, data, theirs."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = {}
+    for path in folder.rglob("events.out.tfevents.*"):
+        data = path.read_bytes()
+        while data:
+            (length,) = struct.unpack("<Q", data[:8])
+            event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+def test_curves_go_to_tensorboard(sibling, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "run"
+    process = begin(command(sibling, out, "trackers=[tensorboard]"))
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    history, curves = lines(out / "history.jsonl"), tracked(out)
+    assert not tracked(tmp_path / "nowhere")
+    for name in ("total", "cross_entropy", "align", "budget"):
+        expected = [(line["turn"], pytest.approx(line["loss"][name], rel=1e-6)) for line in history]
+        assert curves[f"loss/{name}"] == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_curves_go_to_wandb(sibling, tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    out = tmp_path / "run"
+    process = begin(command(sibling, out, "trackers=[wandb]"))
+    told, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    (kept,) = out.rglob("*.wandb")
+    assert b"cross_entropy" in kept.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_tracker_that_is_not_there_is_named(sibling, tmp_path, capsys):
+    assert cli.main(command(sibling, tmp_path / "run", "trackers=[aim]")) == 1
+    assert "aim" in capsys.readouterr().err

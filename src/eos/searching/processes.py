@@ -112,14 +112,16 @@ class Processes:
 
 
 class Trackers:
-    """TensorBoard or Weights & Biases through accelerate, if any is asked for."""
+    """TensorBoard or Weights & Biases through accelerate's trackers, if any is asked for."""
 
     def __init__(self, names: Sequence[str], folder: Path, config: dict[str, Any]) -> None:
-        self._accelerator: Any = None
+        self._trackers: list[Any] = []
         if not names:
             return
-        from accelerate import Accelerator
-        from accelerate.tracking import get_available_trackers  # type: ignore[import-untyped]
+        from accelerate.tracking import (  # type: ignore[import-untyped]
+            LOGGER_TYPE_TO_CLASS,
+            get_available_trackers,
+        )
 
         ready = {str(name.value) for name in get_available_trackers()}
         missing = [name for name in names if name not in ready]
@@ -128,18 +130,24 @@ class Trackers:
                 f"expected trackers that are installed, found none for {', '.join(missing)}; "
                 "install tensorboard or wandb, or leave trackers empty"
             )
-        self._accelerator = Accelerator(log_with=list(names), project_dir=folder)
-        self._accelerator.init_trackers("eos", config=_flat(config))
+        # Weights & Biases, unless told, writes to wherever one stands
+        places: dict[str, dict[str, Any]]
+        places = {"tensorboard": {"logging_dir": folder}, "wandb": {"dir": str(folder)}}
+        for name in names:
+            tracker = LOGGER_TYPE_TO_CLASS[name]("eos", **places[name])
+            tracker.start()
+            tracker.store_init_configuration(_flat(config))
+            self._trackers.append(tracker)
 
     def log(self, values: dict[str, float], *, step: int) -> None:
         """Show the numbers of a step."""
-        if self._accelerator is not None:
-            self._accelerator.log(values, step=step)
+        for tracker in self._trackers:
+            tracker.log(values, step=step)
 
     def close(self) -> None:
         """Finish writing."""
-        if self._accelerator is not None:
-            self._accelerator.end_training()
+        for tracker in self._trackers:
+            tracker.finish()
 
 
 @dataclass

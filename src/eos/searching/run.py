@@ -104,7 +104,7 @@ def open_run(
         _first_state(backbone, config, examiner=examiner, examination=examination),
         Journal(folder / "history.jsonl"),
         Journal(folder / f"skipped{'' if processes.main else f'-{processes.rank}'}.jsonl"),
-        Trackers(config.trackers, folder, config.model_dump(mode="json")),
+        Trackers(config.trackers if processes.main else (), folder, config.model_dump(mode="json")),
         watch,
     )
     run.state.facts["data"] = sources[0].describe()
