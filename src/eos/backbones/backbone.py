@@ -13,6 +13,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
 
+from eos.backbones.devices import device_of
 from eos.backbones.families import FAMILIES, Family
 from eos.backbones.processor import locate
 from eos.backbones.sharding import gathered
@@ -188,8 +189,7 @@ class Backbone:
         return states
 
     def _device(self, layer: int) -> torch.device:
-        device: torch.device = self.layers[layer].self_attn.q_proj.weight.device
-        return device
+        return device_of(self.layers[layer].self_attn.q_proj)
 
 
 def load_backbone(

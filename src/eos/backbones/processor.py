@@ -13,7 +13,7 @@ import torch
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from eos.backbones.sharding import whole
+from eos.backbones.devices import device_of, named_weights
 from eos.errors import BackboneError
 
 MINIATURE = "miniature"
@@ -49,8 +49,8 @@ def model_name(source: str | Path | PreTrainedModel) -> str:
 def fingerprint(model: PreTrainedModel) -> str:
     """Recognise a model by a sample of its weights: a name says little, a folder can change."""
     digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        flat = whole(tensor).flatten()
+    for name, tensor in named_weights(model):
+        flat = tensor.flatten()
         values = flat[:: max(1, len(flat) // SAMPLES)].double().cpu()
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(values.numpy().tobytes())
@@ -95,10 +95,10 @@ def read_conversations(
 
 def place_inputs(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
     """Move inputs to where a model is, pixels in its precision."""
-    placed = {}
+    placed, device = {}, device_of(model)
     for name, value in inputs.items():
         dtype = model.dtype if value.is_floating_point() else value.dtype
-        placed[name] = value.to(model.device, dtype)
+        placed[name] = value.to(device, dtype)
     return placed
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eos.backbones.backbone import Backbone, load_backbone
+from eos.backbones.devices import device_of
 from eos.backbones.processor import (
     Processor,
     fingerprint,
@@ -129,7 +130,7 @@ class _Evaluation:
             model = self.desk.backbone.model
             found = environment(
                 seed=self.asked.seed,
-                device=str(model.device),
+                device=str(device_of(model)),
                 dtype=str(model.dtype).removeprefix("torch."),
             )
             write_atomically(folder / "env.json", json.dumps(found, indent=2) + "\n")

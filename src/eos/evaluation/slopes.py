@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from eos.backbones.backbone import Backbone
+from eos.backbones.devices import device_of
 from eos.backbones.memory import remembering
 from eos.backbones.processor import place_inputs
 from eos.config import Frozen
@@ -77,7 +78,7 @@ def measure_slopes(comparison: Comparison, reader: Reader, piece: tuple[Answered
     """Measure every layer at every fraction on samples that go through the model at once."""
     model = comparison.backbone.model
     inputs, labels = reader.inputs(piece)
-    batch = place_inputs(model, inputs), labels.to(model.device)
+    batch = place_inputs(model, inputs), labels.to(device_of(model))
     difference: list[list[list[float]]] = [[] for _ in comparison.fractions]
     gradient: dict[str, list[list[float]]]
     gradient = {method: [[] for _ in comparison.fractions] for method in comparison.methods}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from eos.backbones.backbone import Backbone
+from eos.backbones.devices import device_of
 from eos.backbones.processor import place_inputs
 from eos.data.batches import Batch, Reader
 from eos.losses import Losses, search_losses
@@ -62,7 +63,7 @@ def find_gradients(
             backbone,
             seen,
             inputs=place_inputs(backbone.model, inputs),
-            labels=labels.to(backbone.model.device),
+            labels=labels.to(device_of(backbone.model)),
             objective=config.objective.at(budget),
             relaxation=config.relaxation.made(),
             score=config.score,

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from eos.backbones.backbone import Backbone
+from eos.backbones.devices import device_of
 from eos.backbones.processor import place_inputs
 from eos.config import Frozen
 from eos.data.batches import Batch, Reader
@@ -89,7 +90,7 @@ def sample_losses(
     for piece in batch.pieces():
         inputs, labels = reader.inputs(piece)
         inputs = place_inputs(backbone.model, inputs)
-        labels = labels.to(backbone.model.device)
+        labels = labels.to(device_of(backbone.model))
         for name, plan in plans.items():
             losses[name] += answer_losses(backbone, plan, inputs=inputs, labels=labels)
     return losses

@@ -9,6 +9,7 @@ import torch
 
 from eos import cost
 from eos.backbones.backbone import Backbone
+from eos.backbones.devices import device_of
 from eos.backbones.processor import Processor, fingerprint, load_processor
 from eos.backbones.sharding import shard
 from eos.data.batches import Batch, Reader, Skipped
@@ -291,7 +292,7 @@ def _first_state(
 def _environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
     model = backbone.model
     dtype = str(model.dtype).removeprefix("torch.")
-    return environment(seed=config.seed, device=str(model.device), dtype=dtype)
+    return environment(seed=config.seed, device=str(device_of(model)), dtype=dtype)
 
 
 def _reasons(folder: Path) -> str:

@@ -1,0 +1,32 @@
+"""Devices: where a module computes, also when ``device_map`` keeps its weights elsewhere.
+
+A weight that is offloaded, to memory or disk, is on no device until accelerate brings it in.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from eos.backbones.sharding import whole
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Say where a module's inputs belong: where its first weight is when it computes."""
+    owner, weight = next(
+        (part, weight) for part in module.modules() for weight in part.parameters(recurse=False)
+    )
+    return torch.device(owner._hf_hook.execution_device) if weight.is_meta else weight.device
+
+
+def named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Go through a model's state, whole, one module's in memory at a time."""
+    from accelerate.utils import align_module_device
+
+    for prefix, module in model.named_modules():
+        passing = module._non_persistent_buffers_set
+        with align_module_device(module):
+            own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+            for name, tensor in own:
+                if name not in passing:
+                    yield f"{prefix}.{name}".lstrip("."), whole(tensor.detach())

@@ -1,0 +1,62 @@
+"""A backbone whose weights are elsewhere: offloaded by accelerate, as ``device_map`` does it."""
+
+import accelerate
+import pytest
+import torch
+
+import eos
+from eos.backbones.devices import device_of
+from eos.backbones.processor import fingerprint, load_processor, place_inputs
+from eos.data.batches import Reader
+from eos.data.settings import WorldData
+from eos.data.sources import open_source
+
+
+@pytest.fixture(scope="module")
+def batch(sibling):
+    reader = Reader(open_source(WorldData(split="validation")), load_processor(sibling), "last")
+    return reader.inputs(reader.first(2, at_once=2).answered)
+
+
+@pytest.fixture(scope="module")
+def offloaded(sibling, tmp_path_factory):
+    model = eos.load_backbone(sibling).model
+    accelerate.disk_offload(model, str(tmp_path_factory.mktemp("disk")), execution_device="cpu")
+    assert all(weight.is_meta for weight in model.parameters())
+    return eos.load_backbone(model)
+
+
+def test_it_computes_where_it_is_told(offloaded, sibling):
+    assert device_of(offloaded.model) == torch.device("cpu")
+    assert fingerprint(offloaded.model) == fingerprint(eos.load_backbone(sibling).model)
+    with torch.no_grad():
+        other = eos.load_backbone(sibling)
+        other.layers[2].mlp.down_proj.weight.mul_(2)
+    assert fingerprint(offloaded.model) != fingerprint(other.model)  # the control
+
+
+def test_it_is_searched_as_if_it_were_here(offloaded, sibling, batch):
+    def found(backbone):
+        theta = eos.Theta(3, visual_tokens=576)
+        inputs = place_inputs(backbone.model, batch[0])
+        objective = eos.Objective(budget=64)
+        losses = eos.search_losses(
+            backbone, theta, inputs=inputs, labels=batch[1], objective=objective
+        )
+        losses.total.backward()
+        assert all(weight.grad.abs().sum() > 0 for weight in theta.weights.values())
+        return [losses.total, *(weight.grad for weight in theta.weights.values())]
+
+    for here, away in zip(found(eos.load_backbone(sibling)), found(offloaded), strict=True):
+        assert torch.equal(here, away)
+
+
+def test_it_answers_under_a_plan_as_if_it_were_here(offloaded, sibling, batch):
+    plan = eos.Plan(visual_tokens=576, num_layers=3, steps=[eos.Step(layer=1, keep=40)])
+
+    def answers(backbone):
+        with eos.reduced(backbone, plan) as model:
+            inputs = place_inputs(model, batch[0])
+            return model.generate(**inputs, max_new_tokens=4, do_sample=False)
+
+    assert torch.equal(answers(offloaded), answers(eos.load_backbone(sibling)))
