@@ -16,11 +16,12 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from eos import Plan
+from eos import ConfigError, Plan
 from eos.backbones.families import FAMILIES
 from eos.backbones.tiny import CLIP, IMAGE, TEXT
 from eos.evaluation.verify import LIMIT_TOLERANCE, LIMITS, LISTING_TOLERANCE
 from eos.presets import presets
+from eos.searching.files import read_config
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -204,3 +205,23 @@ def test_the_version_is_the_same_everywhere():
     from eos import __version__
 
     assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+SEARCH = (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", re.findall(r"eos search (.+?) --out", SEARCH))
+def test_every_search_on_the_page_is_understood(line):
+    first, *rest = line.split()
+    source, changes = (None, [first, *rest]) if "=" in first else (first, rest)
+    assert read_config(source, changes)
+
+
+def test_every_setting_on_the_page_exists():
+    table = SEARCH.split("## What can be asked")[1].split("\n## ")[0]
+    shown = re.findall(r"[a-z_.]+=[^\s`;]+", table)
+    assert len(shown) > 20
+    for change in shown:
+        assert read_config(None, [change])
+    with pytest.raises(ConfigError, match="did you mean"):
+        read_config(None, ["fix_layer=true"])

@@ -42,6 +42,50 @@ def test_the_table_in_the_readme_is_that_of_the_report():
         assert [row[-2] for row in differences] == ([difference] if difference else [])
 
 
+def test_the_accuracies_of_the_page_are_those_printed():
+    names, chances, scores = plain_rows("accuracy.md", ("run", "*chance*", "`full`"))
+    printed = dict(zip(names[4:], zip(chances[4:], scores[4:], strict=True), strict=True))
+    section = PAGE.read_text(encoding="utf-8").split("## What it answers")[1]
+    shown = {
+        cells[0].strip("*"): tuple(cells[1:])
+        for cells in table_rows(section)
+        if len(cells) == 3 and cells[0] not in ("family", "---")
+    }
+    assert shown == printed
+    readme = (PAGE.parent.parent / "README.md").read_text(encoding="utf-8")
+    assert f"answers {float(printed['average'][1].split()[0]):.0f}% of 15,000" in readme
+
+
+def test_the_reductions_of_the_page_are_those_printed():
+    report = (PAGE.parent / "miniature" / "reductions.md").read_text(encoding="utf-8")
+    differences = {cells[0]: cells[-2] for cells in table_rows(report.split("| 95% |")[1])}
+    shown = {}
+    for name, *cells in table_rows(PAGE.read_text(encoding="utf-8")):
+        if name.endswith("points from full"):
+            for tokens, cell in zip((192, 64, 16), cells, strict=True):
+                shown[f"{name.split(',')[0].rstrip('`')}@{tokens}`"] = cell
+    assert {name: cell for name, cell in shown.items() if cell} == {
+        name: cell for name, cell in differences.items() if "@" in name
+    }
+
+
+def table_rows(text):
+    """The cells of all rows of all tables."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def plain_rows(page, firsts):
+    """The rows of a page that begin so."""
+    found = {
+        cells[0]: cells
+        for cells in reversed(
+            table_rows((PAGE.parent / "miniature" / page).read_text(encoding="utf-8"))
+        )
+    }
+    return [found[first] for first in firsts]
+
+
 def cells_of(text):
     """The rows of all tables that begin with a name in code."""
     lines = [line for line in text.splitlines() if line.startswith("| `")]

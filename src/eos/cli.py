@@ -99,7 +99,7 @@ def search(
 ) -> None:
     """Search where, how much and how to reduce, by gradient; ends with a plan.json.
 
-    Several processes: accelerate launch -m eos search ...
+    Several processes: accelerate launch --multi_gpu -m eos search ...
     """
     from eos.reporting.search import search_and_show
 
