@@ -1,6 +1,7 @@
 """Gradient fidelity: the statistics by hand, surrogates against differences on a small model."""
 
 import json
+from random import Random
 
 import pytest
 
@@ -12,7 +13,14 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import BackboneError
-from eos.evaluation.fidelity import METHODS, Fidelity, agreement, measure_fidelity, rank_correlation
+from eos.evaluation.fidelity import (
+    METHODS,
+    Fidelity,
+    agreement,
+    measure_fidelity,
+    rank_correlation,
+    rank_error,
+)
 from eos.relaxation import Relaxation
 from eos.searching.measure import Estimate, answer_losses
 
@@ -35,6 +43,16 @@ def test_agreement_by_hand():
     assert found.rank == pytest.approx(0.4)  # ranks 3 1 4 2 and 4 1 2 3: 1 - 6 * 6 / (4 * 15)
     unsure = agreement(estimates(1, 2), estimates(0.1, 0.2))
     assert unsure.certain_signs is None
+
+
+def test_the_noise_of_a_rank_correlation():
+    quiet = [[1.0, 2.0, 3.0, 4.0]] * 96
+    assert rank_error(quiet, quiet, [2] * 96) == 0.0
+    chance = Random(1)
+    noisy = [[x + chance.gauss(0, 4) for x in piece] for piece in quiet]
+    few, many = (rank_error(noisy[:n], quiet[:n], [2] * n) for n in (6, 96))
+    assert 0.01 < many < few / 2
+    assert rank_error(quiet[:1], quiet[:1], [2]) == 0.0  # of one piece nothing is known
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ they decide where a search moves.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, pairwise
-from statistics import fmean
+from random import Random
+from statistics import fmean, stdev
 from typing import Literal
 
 import torch
@@ -23,6 +24,7 @@ from eos.step import DEFAULT_SCORER
 
 FRACTIONS = (0.5, 0.2, 0.05)
 BAND = 0.1  # of the visual tokens
+DRAWS = 200  # of the bootstrap
 METHODS: dict[str, Relaxation] = {
     "paper, states": Relaxation(selection="paper", through="states"),
     "paper, logits": Relaxation(selection="paper", through="logits"),
@@ -38,7 +40,8 @@ class Agreement(Frozen):
 
     Attributes:
         gradient: of each layer; the error is that of batches.
-        rank: Spearman's correlation.
+        rank: Spearman's correlation,
+        rank_stderr: its standard error, by drawing the samples anew.
         signs: share of layers with the same sign.
         certain_signs: the same among layers whose difference exceeds two standard errors; None if
             there is none.
@@ -46,6 +49,7 @@ class Agreement(Frozen):
 
     gradient: list[Estimate]
     rank: float
+    rank_stderr: float
     signs: float
     certain_signs: float | None
 
@@ -123,34 +127,67 @@ def measure_fidelity(
 def _level(comparison: Comparison, pieces: Sequence[Slopes], place: int) -> Level:
     """Put together what pieces say of one fraction."""
     fraction = comparison.fractions[place]
+    sizes = [piece.samples for piece in pieces]
+    changes = [[fmean(own) for own in piece.difference[place]] for piece in pieces]
     differences = [
         estimate([x for piece in pieces for x in piece.difference[place][layer]])
         for layer in comparison.layers
     ]
-    gradients = {
-        method: [
-            _weighted([(p.gradient[method][place][layer], p.samples) for p in pieces])
-            for layer in comparison.layers
+    methods = {}
+    for method in comparison.methods:
+        slopes = [piece.gradient[method][place] for piece in pieces]
+        errors = [estimate(list(own)).stderr for own in zip(*slopes, strict=True)]
+        means = _mean(slopes, sizes)
+        gradients = [
+            Estimate(mean=round(mean, 6), stderr=error)
+            for mean, error in zip(means, errors, strict=True)
         ]
-        for method in comparison.methods
-    }
+        noise = rank_error(slopes, changes, sizes)
+        methods[method] = agreement(gradients, differences, rank_stderr=noise)
     return Level(
         keep_frac=fraction,
         keep=comparison.keep(fraction),
         step=comparison.step(fraction),
         difference=differences,
         certain=sum(_certain(x) for x in differences),
-        methods={method: agreement(own, differences) for method, own in gradients.items()},
+        methods=methods,
     )
 
 
-def _weighted(means: Sequence[tuple[float, int]]) -> Estimate:
-    """Average means of so many samples each; the error is that of pieces."""
-    mean = sum(value * samples for value, samples in means) / sum(n for _, n in means)
-    return Estimate(mean=round(mean, 6), stderr=estimate([value for value, _ in means]).stderr)
+def rank_error(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], sizes: Sequence[int]
+) -> float:
+    """Standard error of the rank correlation of two means, by drawing pieces anew (bootstrap).
+
+    Args:
+        first: by piece and layer.
+        second: likewise.
+        sizes: samples of each piece.
+    """
+    if len(sizes) < 2:
+        return 0.0
+    chance, found = Random(0), []
+    for _ in range(DRAWS):
+        drawn = chance.choices(range(len(sizes)), k=len(sizes))
+        counts = [sizes[i] for i in drawn]
+        found.append(
+            rank_correlation(
+                _mean([first[i] for i in drawn], counts), _mean([second[i] for i in drawn], counts)
+            )
+        )
+    return stdev(found)
 
 
-def agreement(gradients: Sequence[Estimate], differences: Sequence[Estimate]) -> Agreement:
+def _mean(pieces: Sequence[Sequence[float]], sizes: Sequence[int]) -> list[float]:
+    """Average over pieces, each as heavy as it has samples; layer by layer."""
+    total = sum(sizes)
+    layers = zip(*pieces, strict=True)
+    return [sum(x * n for x, n in zip(own, sizes, strict=True)) / total for own in layers]
+
+
+def agreement(
+    gradients: Sequence[Estimate], differences: Sequence[Estimate], *, rank_stderr: float = 0.0
+) -> Agreement:
     """Say how well one set of numbers over layers stands for another."""
     own, true = [x.mean for x in gradients], [x.mean for x in differences]
     same = [(a > 0) == (b > 0) for a, b in zip(own, true, strict=True)]
@@ -158,6 +195,7 @@ def agreement(gradients: Sequence[Estimate], differences: Sequence[Estimate]) ->
     return Agreement(
         gradient=list(gradients),
         rank=round(rank_correlation(own, true), 4),
+        rank_stderr=round(rank_stderr, 4),
         signs=round(fmean(same), 4),
         certain_signs=round(fmean(certain), 4) if certain else None,
     )

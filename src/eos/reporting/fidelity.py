@@ -96,9 +96,13 @@ def markdown(found: Fidelity) -> str:
             sure = "–" if own.certain_signs is None else f"{own.certain_signs:.0%}"
             lines.append(
                 f"| {method} | {level.keep_frac:g} ({level.keep} ± {level.step}) | {own.rank:.2f} "
-                f"| {own.signs:.0%} | {sure} of {level.certain} |"
+                f"± {own.rank_stderr:.2f} | {own.signs:.0%} | {sure} of {level.certain} |"
             )
-    lines += ["", "A layer is certain if its difference exceeds two standard errors."]
+    lines += [
+        "",
+        "± of a correlation: its standard error, by drawing the questions anew (bootstrap); noise "
+        "also lowers it. A layer is certain if its difference exceeds two standard errors.",
+    ]
     for level in found.levels:
         lines += ["", *_layers(found, level)]
     return "\n".join(lines) + "\n"
