@@ -2,8 +2,9 @@
 
     python benchmarks/kill_search.py --kills 10
 
-Makes a small random sibling of the miniature, so that it needs nothing; every kill is a SIGKILL of
-a real process. Ends with exit code 1 if any file of the result differs.
+Each kill ends a run of its own, which then goes on to its end; one more run meets all of them in a
+row. Makes a small random sibling of the miniature, so that it needs nothing; every kill is a
+SIGKILL of a real process. Ends with exit code 1 if any file of any result differs.
 """
 
 import argparse
@@ -44,8 +45,25 @@ def lines(out: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def different(quiet: Path, other: Path) -> str:
+    """Name the files in which two runs differ."""
+    found = [name for name in FILES if (quiet / name).read_bytes() != (other / name).read_bytes()]
+    return ", ".join(found)
+
+
+def killed_at(model: Path, out: Path, steps: int, *, after: int, wait: float) -> bool:
+    """Run until ``after`` steps are saved and a moment longer, then kill; whether it still ran."""
+    process = start(model, out, steps)
+    # history is written with the checkpoints; a kill falls anywhere after one
+    while lines(out) < after and process.poll() is None:
+        time.sleep(0.005)
+    time.sleep(wait)
+    process.send_signal(signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
+
+
 def main() -> int:
-    """Compare one quiet run with one that is killed."""
+    """Compare one quiet run with those that are killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--steps", type=int, default=60)
@@ -53,28 +71,31 @@ def main() -> int:
     options = parser.parse_args()
     chance = random.Random(options.seed)
     with TemporaryDirectory() as folder:
-        model, quiet, killed = (Path(folder) / name for name in ("model", "quiet", "killed"))
+        model, quiet, row = (Path(folder) / name for name in ("model", "quiet", "row"))
         new_model(miniature_config(width=32, layers=3, vision_layers=2), seed=0).save_pretrained(
             model
         )
         make_processor(size=SIZE, patch=PATCH).save_pretrained(model)
         assert start(model, quiet, options.steps).wait() == 0
-        turns = lines(quiet)
+        turns, bad = lines(quiet), 0
         for kill in range(1, options.kills + 1):
-            process = start(model, killed, options.steps)
-            # history is written with the checkpoints; a kill falls anywhere after one
-            while lines(killed) < kill * turns // (options.kills + 1) and process.poll() is None:
-                time.sleep(0.005)
-            time.sleep(chance.uniform(0, 0.2))
-            process.send_signal(signal.SIGKILL)
-            if process.wait() != -signal.SIGKILL:
+            moment = {"after": kill * turns // (options.kills + 1), "wait": chance.uniform(0, 0.2)}
+            if not killed_at(model, row, options.steps, **moment):
                 print(f"it ended before kill {kill}; begin again with more --steps")
                 return 1
-            print(f"kill {kill}: {lines(killed)} of {turns} steps were saved", flush=True)
-        assert start(model, killed, options.steps).wait() == 0
-        different = [x for x in FILES if (quiet / x).read_bytes() != (killed / x).read_bytes()]
-    print(f"different after {options.kills} kills: {', '.join(different) or 'nothing'}")
-    return 1 if different else 0
+            once = Path(folder) / f"once-{kill}"
+            moment = {"after": chance.randrange(turns * 4 // 5), "wait": chance.uniform(0, 0.2)}
+            alive = killed_at(model, once, options.steps, **moment)
+            saved = lines(once)
+            assert start(model, once, options.steps).wait() == 0
+            found = different(quiet, once)
+            bad += bool(found) or not alive
+            told = f"kill {kill} of a run of its own, {saved} of {turns} steps saved"
+            print(f"{told}: {found or 'the same'}{'' if alive else ', too late'}", flush=True)
+        assert start(model, row, options.steps).wait() == 0
+        found = different(quiet, row)
+        print(f"{options.kills} kills in a row: {found or 'the same'}")
+    return 1 if bad or found else 0
 
 
 if __name__ == "__main__":
