@@ -1,4 +1,9 @@
-"""A backbone whose weights are elsewhere: offloaded by accelerate, as ``device_map`` does it."""
+"""A backbone whose weights are elsewhere: offloaded, as ``device_map`` does it, or sharded."""
+
+import os
+import re
+import subprocess
+import sys
 
 import accelerate
 import pytest
@@ -6,6 +11,7 @@ import torch
 
 import eos
 from eos.backbones.devices import device_of
+from eos.backbones.families import FAMILIES
 from eos.backbones.processor import fingerprint, load_processor, place_inputs
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
@@ -60,3 +66,21 @@ def test_it_answers_under_a_plan_as_if_it_were_here(offloaded, sibling, batch):
             return model.generate(**inputs, max_new_tokens=4, do_sample=False)
 
     assert torch.equal(answers(offloaded), answers(eos.load_backbone(sibling)))
+
+
+def test_every_family_is_the_same_in_shards():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    told = subprocess.run(
+        [*command, "--nproc-per-node", "2", "-m", "tests.shards"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    ).stdout
+    away = {
+        (kind, who): float(far) for kind, who, far in re.findall(r"(\w+) (\w+): (\S+) aw", told)
+    }
+    assert sorted(away) == sorted((k, who) for k in FAMILIES for who in ("0", "1", "control"))
+    assert told.count("holds 0.5") == 2 * len(FAMILIES)
+    assert all((far > 0.1) if who == "control" else (far < 1e-6) for (_, who), far in away.items())

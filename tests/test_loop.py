@@ -393,3 +393,18 @@ def test_more_processes_than_samples_are_refused(backbone):
     processes.count = 3
     with pytest.raises(ConfigError, match="a batch of at least 3"):
         processes.slots(2)
+
+
+def test_a_sharded_backbone_wants_even_batches_and_no_device_map(backbone):
+    from eos.reporting.search import _placed
+    from eos.searching.processes import Processes
+
+    processes = Processes()
+    processes.count = 2
+    assert list(processes.slots(3)) == [0, 2]  # with whole backbones they may be uneven
+    processes.sharding = True
+    assert list(processes.slots(4)) == [0, 2]
+    with pytest.raises(ConfigError, match=r"2 processes share evenly.*found 3"):
+        processes.slots(3)
+    with pytest.raises(ConfigError, match=r"expected no device_map with --use_fsdp.*'auto'"):
+        _placed(SearchConfig(device_map="auto"), processes)

@@ -25,7 +25,8 @@ def shard(model: nn.Module, *, processes: int, device: torch.device) -> None:
         return
     mesh = init_device_mesh(device.type, (processes,))
     stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    for module in [*(layer for stack in stacks for layer in stack), model]:
+    layers = [layer for stack in reversed(stacks) for layer in stack]  # the innermost first
+    for module in [*layers, model]:
         for tensor in [*module.parameters(), *module.buffers()]:
             if not _is_part(tensor):
                 tensor.data = tensor.data.to(device)
