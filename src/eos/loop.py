@@ -18,17 +18,9 @@ from eos.data.settings import DataConfig
 from eos.plan import Plan
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
+from eos.searching.opening import open_run, pick_sources
 from eos.searching.processes import stoppable
-from eos.searching.run import (
-    Run,
-    Watch,
-    check_finite,
-    keep_step,
-    note_skipped,
-    note_step,
-    open_run,
-    pick_sources,
-)
+from eos.searching.run import Run, Watch, check_finite, keep_step, note_skipped, note_step
 from eos.searching.schedule import (
     drawn_budget,
     learning_rate,

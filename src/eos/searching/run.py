@@ -1,32 +1,21 @@
-"""Run: a search on its way. How it is put together, what it notes, and how it is kept."""
+"""Run: a search on its way, what it notes, and how it is kept."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from eos import cost
 from eos.backbones.backbone import Backbone
-from eos.backbones.devices import device_of
-from eos.backbones.processor import Processor, fingerprint, load_processor
-from eos.backbones.sharding import shard
 from eos.data.batches import Batch, Reader, Skipped
-from eos.data.order import held_out
-from eos.data.samples import Source, Subset
-from eos.data.settings import DataConfig, WorldData
-from eos.data.sources import open_source
-from eos.environment import environment
-from eos.errors import ConfigError, DataError, EosError
+from eos.errors import DataError, EosError
 from eos.plan import ACTIVE_GATE
-from eos.searching.folder import Journal, Racer, State, load_state, prepare, save_state
+from eos.searching.folder import Journal, State, save_state
 from eos.searching.gradients import Found
 from eos.searching.processes import Processes, Stopping, Trackers
 from eos.searching.schedule import (
     Turn,
     drawn_budget,
-    first_theta,
     learning_rate,
     total_turns,
     turn_at,
@@ -75,65 +64,6 @@ class Run:
     stopping: Stopping = field(default_factory=Stopping)
 
 
-def open_run(
-    backbone: Backbone,
-    sources: tuple[Source, Source],
-    config: SearchConfig,
-    *,
-    processor: Processor | None,
-    folder: Path,
-    watch: Watch | None,
-) -> Run:
-    """Put together what a run needs, and take up what its folder holds."""
-    processes = Processes()
-    processes.slots(config.batch)
-    if processes.sharding:
-        shard(backbone.model, processes=processes.count, device=processes.device)
-    processor = processor or load_processor(backbone.model)
-    rest = (processor, config.answers, config.max_text_tokens)
-    reader, examiner = (Reader(source, *rest) for source in sources)
-    at_once = config.micro_batch or config.batch
-    examination = examiner.first(config.validation.samples, at_once=at_once)
-    run = Run(
-        backbone,
-        config,
-        reader,
-        examiner,
-        examination,
-        processes,
-        folder,
-        _first_state(backbone, config, examiner=examiner, examination=examination),
-        Journal(folder / "history.jsonl"),
-        Journal(folder / f"skipped{'' if processes.main else f'-{processes.rank}'}.jsonl"),
-        Trackers(config.trackers if processes.main else (), folder, config.model_dump(mode="json")),
-        watch,
-    )
-    run.state.facts["data"] = sources[0].describe()
-    if processes.main:
-        sites = len(run.state.racers[0].theta.sites)
-        prepare(folder, config, environment=_environment(backbone, config), sites=sites)
-    processes.wait()
-    load_state(folder, run.state)
-    processes.wait()
-    _rewind(run)
-    note_skipped(run.unused, -1, examination.skipped)
-    return run
-
-
-def pick_sources(
-    data: Source | DataConfig, validation: Source | DataConfig | None, config: SearchConfig
-) -> tuple[Source, Source]:
-    """Open what to learn from and what to validate with; they share no sample."""
-    source = data if isinstance(data, Source) else open_source(data)
-    chosen = config.validation.data if validation is None else validation
-    if chosen is None and isinstance(data, WorldData):
-        chosen = data.model_copy(update={"split": "validation"})
-    if chosen is not None:
-        return source, chosen if isinstance(chosen, Source) else open_source(chosen)
-    learnt, held = held_out(len(source), config.validation.samples, seed=config.seed)
-    return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
-
-
 def check_finite(run: Run, found: Found, batch: Batch, turn: Turn) -> None:
     """Stop at a loss that is no number, with the last good Θ saved and the batch named."""
     if found.finite:
@@ -176,7 +106,7 @@ def note_step(run: Run, turn: Turn, found: Found, *, norm: float) -> None:
     )
     if run.watch is not None and run.processes.main:
         run.watch(status)
-    if run.processes.main and _logged(config, turn):
+    if run.processes.main and logged(config, turn):
         run.history.append(run.state.done, _entry(config, theta, turn, found, status, norm))
         numbers = {f"loss/{name}": value for name, value in found.terms.items()}
         numbers |= {"final_tokens": schedule[-1], "active_layers": status.active_layers}
@@ -246,53 +176,10 @@ def _entry(
     }
 
 
-def _logged(config: SearchConfig, turn: Turn) -> bool:
+def logged(config: SearchConfig, turn: Turn) -> bool:
+    """Whether a step is written down."""
     last = (config.steps - 1, config.race_steps - 1)
     return turn.step % config.log_every == 0 or turn.step in last
-
-
-def _rewind(run: Run) -> None:
-    """Cut the journals to what the checkpoint knows."""
-    run.unused.rewind(run.state.done)
-    if not run.processes.main:
-        return
-    turns = run.history.rewind(run.state.done)
-    wanted = [
-        done
-        for done in range(run.state.done)
-        if _logged(run.config, turn_at(run.config, done, winner=run.state.winner))
-    ]
-    if not set(wanted) <= set(turns):
-        raise ConfigError(
-            f"expected {len(wanted)} lines of the steps done in {run.history.path}, found "
-            f"{len(turns)}: some are lost. Name another folder to begin anew"
-        )
-
-
-def _first_state(
-    backbone: Backbone, config: SearchConfig, *, examiner: Reader, examination: Batch
-) -> State:
-    """Begin: every start's Θ and optimiser, for as many visual tokens as the first image has."""
-    inputs, _ = examiner.inputs(examination.answered[:1])
-    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
-    racers = []
-    for start in range(len(config.names)):
-        theta = first_theta(config, start, num_layers=backbone.num_layers, visual_tokens=tokens)
-        optimizer = torch.optim.AdamW(
-            theta.weights.values(), lr=config.lr, weight_decay=config.weight_decay
-        )
-        racers.append(Racer(theta, optimizer))
-    facts = {
-        "backbone": fingerprint(backbone.model),
-        "validation": examiner.source.describe(),
-    }
-    return State(racers, facts)
-
-
-def _environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
-    model = backbone.model
-    dtype = str(model.dtype).removeprefix("torch.")
-    return environment(seed=config.seed, device=str(device_of(model)), dtype=dtype)
 
 
 def _reasons(folder: Path) -> str:

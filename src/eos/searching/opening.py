@@ -1,0 +1,127 @@
+"""Opening: how a run is put together, and taken up where it stopped."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eos.backbones.backbone import Backbone
+from eos.backbones.devices import device_of
+from eos.backbones.processor import Processor, fingerprint, load_processor
+from eos.backbones.sharding import shard
+from eos.data.batches import Batch, Reader
+from eos.data.order import held_out
+from eos.data.samples import Source, Subset
+from eos.data.settings import DataConfig, WorldData
+from eos.data.sources import open_source
+from eos.environment import environment
+from eos.errors import ConfigError
+from eos.searching.folder import Journal, Racer, State, load_state, prepare
+from eos.searching.processes import Processes, Trackers
+from eos.searching.run import Run, Watch, logged, note_skipped
+from eos.searching.schedule import first_theta, turn_at
+from eos.searching.settings import SearchConfig
+
+
+def open_run(
+    backbone: Backbone,
+    sources: tuple[Source, Source],
+    config: SearchConfig,
+    *,
+    processor: Processor | None,
+    folder: Path,
+    watch: Watch | None,
+) -> Run:
+    """Put together what a run needs, and take up what its folder holds."""
+    processes = Processes()
+    processes.slots(config.batch)
+    if processes.sharding:
+        shard(backbone.model, processes=processes.count, device=processes.device)
+    processor = processor or load_processor(backbone.model)
+    rest = (processor, config.answers, config.max_text_tokens)
+    reader, examiner = (Reader(source, *rest) for source in sources)
+    at_once = config.micro_batch or config.batch
+    examination = examiner.first(config.validation.samples, at_once=at_once)
+    state = _first_state(backbone, config, examiner=examiner, examination=examination)
+    state.facts["data"] = sources[0].describe()
+    if processes.main:
+        sites = len(state.racers[0].theta.sites)
+        prepare(folder, config, environment=_environment(backbone, config), sites=sites)
+    processes.wait()
+    load_state(folder, state)
+    processes.wait()
+    run = Run(
+        backbone,
+        config,
+        reader,
+        examiner,
+        examination,
+        processes,
+        folder,
+        state,
+        Journal(folder / "history.jsonl"),
+        Journal(folder / f"skipped{'' if processes.main else f'-{processes.rank}'}.jsonl"),
+        Trackers(config.trackers if processes.main else (), folder, config.model_dump(mode="json")),
+        watch,
+    )
+    _rewind(run)
+    note_skipped(run.unused, -1, examination.skipped)
+    return run
+
+
+def pick_sources(
+    data: Source | DataConfig, validation: Source | DataConfig | None, config: SearchConfig
+) -> tuple[Source, Source]:
+    """Open what to learn from and what to validate with; they share no sample."""
+    source = data if isinstance(data, Source) else open_source(data)
+    chosen = config.validation.data if validation is None else validation
+    if chosen is None and isinstance(data, WorldData):
+        chosen = data.model_copy(update={"split": "validation"})
+    if chosen is not None:
+        return source, chosen if isinstance(chosen, Source) else open_source(chosen)
+    learnt, held = held_out(len(source), config.validation.samples, seed=config.seed)
+    return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
+
+
+def _rewind(run: Run) -> None:
+    """Cut the journals to what the checkpoint knows."""
+    run.unused.rewind(run.state.done)
+    if not run.processes.main:
+        return
+    turns = run.history.rewind(run.state.done)
+    wanted = [
+        done
+        for done in range(run.state.done)
+        if logged(run.config, turn_at(run.config, done, winner=run.state.winner))
+    ]
+    if not set(wanted) <= set(turns):
+        raise ConfigError(
+            f"expected {len(wanted)} lines of the steps done in {run.history.path}, found "
+            f"{len(turns)}: some are lost. Name another folder to begin anew"
+        )
+
+
+def _first_state(
+    backbone: Backbone, config: SearchConfig, *, examiner: Reader, examination: Batch
+) -> State:
+    """Begin: every start's Θ and optimiser, for as many visual tokens as the first image has."""
+    inputs, _ = examiner.inputs(examination.answered[:1])
+    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
+    racers = []
+    for start in range(len(config.names)):
+        theta = first_theta(config, start, num_layers=backbone.num_layers, visual_tokens=tokens)
+        optimizer = torch.optim.AdamW(
+            theta.weights.values(), lr=config.lr, weight_decay=config.weight_decay
+        )
+        racers.append(Racer(theta, optimizer))
+    facts = {
+        "backbone": fingerprint(backbone.model),
+        "validation": examiner.source.describe(),
+    }
+    return State(racers, facts)
+
+
+def _environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
+    model = backbone.model
+    dtype = str(model.dtype).removeprefix("torch.")
+    return environment(seed=config.seed, device=str(device_of(model)), dtype=dtype)
