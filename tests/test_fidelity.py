@@ -139,6 +139,11 @@ def test_an_ended_measurement_goes_on(sibling, tmp_path, capsys):
     assert notes.read_text().startswith(first)
     for name in ("slopes.jsonl", "fidelity.json", "fidelity.md"):
         assert (parts / name).read_bytes() == (whole / name).read_bytes()
+    odd = tmp_path / "odd"  # a last piece that is not whole is measured again with its neighbour
+    assert cli.main([*command, "--samples", "3", "--out", str(odd)]) == 0
+    assert Fidelity.load(odd / "fidelity.json").samples == 3
+    assert cli.main([*command, "--samples", "4", "--out", str(odd)]) == 0
+    assert (odd / "fidelity.json").read_bytes() == (whole / "fidelity.json").read_bytes()
     capsys.readouterr()
     assert cli.main([*command, "--seed", "1", "--samples", "4", "--out", str(parts)]) == 1
     assert "Use another folder" in capsys.readouterr().err

@@ -395,6 +395,17 @@ def test_more_processes_than_samples_are_refused(backbone):
         processes.slots(2)
 
 
+@pytest.mark.parametrize("option", ["deepspeed", "megatron_lm"])
+def test_launchers_that_would_take_the_model_over_are_refused(monkeypatch, option):
+    from eos.searching.processes import Processes
+
+    monkeypatch.setenv(f"ACCELERATE_USE_{option.upper()}", "false")
+    assert Processes().count == 1
+    monkeypatch.setenv(f"ACCELERATE_USE_{option.upper()}", "true")
+    with pytest.raises(ConfigError, match=f"found --use_{option}.*launch with --use_fsdp"):
+        Processes()
+
+
 def test_a_sharded_backbone_wants_even_batches_and_no_device_map(backbone):
     from eos.reporting.search import _placed
     from eos.searching.processes import Processes

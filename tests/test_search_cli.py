@@ -3,12 +3,14 @@
 import json
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 
 import pytest
 
@@ -196,7 +198,6 @@ def test_curves_go_to_tensorboard(sibling, tmp_path, monkeypatch):
     told, _ = process.communicate(timeout=300)
     assert process.returncode == 0, told
     history, curves = lines(out / "history.jsonl"), tracked(out)
-    assert not tracked(tmp_path / "nowhere")
     for name in ("total", "cross_entropy", "align", "budget"):
         expected = [(line["turn"], pytest.approx(line["loss"][name], rel=1e-6)) for line in history]
         assert curves[f"loss/{name}"] == expected
@@ -216,6 +217,15 @@ def test_curves_go_to_wandb(sibling, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_tracker_that_is_not_there_is_named(sibling, tmp_path, capsys):
-    assert cli.main(command(sibling, tmp_path / "run", "trackers=[aim]")) == 1
-    assert "aim" in capsys.readouterr().err
+@pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
+def test_a_tracker_that_is_not_installed_is_named(sibling, tmp_path, capsys):
+    assert cli.main(command(sibling, tmp_path / "run", "trackers=[wandb]")) == 1
+    assert "trackers that are installed, found none for wandb" in capsys.readouterr().err
+
+
+def test_trackers_leave_a_folder_alone_that_is_another_runs(sibling, finished, tmp_path, capsys):
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    assert cli.main(command(sibling, out, "seed=1", "trackers=[tensorboard]")) == 1
+    assert "seed" in capsys.readouterr().err
+    assert not tracked(out)

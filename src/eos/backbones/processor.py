@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
@@ -100,6 +101,14 @@ def place_inputs(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, An
         dtype = model.dtype if value.is_floating_point() else value.dtype
         placed[name] = value.to(device, dtype)
     return placed
+
+
+def place_batch(
+    model: PreTrainedModel, batch: tuple[dict[str, Any], Tensor]
+) -> tuple[dict[str, Any], Tensor]:
+    """Move inputs and labels to where a model is."""
+    inputs, labels = batch
+    return place_inputs(model, inputs), labels.to(device_of(model))
 
 
 @torch.no_grad()

@@ -43,7 +43,7 @@ class Ledger:
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Add predictions that are not known yet, to the file first."""
         new = [p for p in predictions if p.number not in self.of(p.run, p.family)]
-        append(self.path, _text(new))
+        append_lines(self.path, _text(new))
         for prediction in new:
             self._learn(prediction)
 
@@ -63,7 +63,7 @@ class Ledger:
         own.setdefault(prediction.number, prediction)
 
 
-def append(path: Path, lines: str) -> None:
+def append_lines(path: Path, lines: str) -> None:
     """Add whole lines to a file."""
     with path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(lines)

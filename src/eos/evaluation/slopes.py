@@ -12,9 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from eos.backbones.backbone import Backbone
-from eos.backbones.devices import device_of
 from eos.backbones.memory import remembering
-from eos.backbones.processor import place_inputs
+from eos.backbones.processor import place_batch
 from eos.config import Frozen
 from eos.data.batches import Answered, Reader
 from eos.losses import Objective, search_losses
@@ -76,9 +75,7 @@ class Comparison:
 
 def measure_slopes(comparison: Comparison, reader: Reader, piece: tuple[Answered, ...]) -> Slopes:
     """Measure every layer at every fraction on samples that go through the model at once."""
-    model = comparison.backbone.model
-    inputs, labels = reader.inputs(piece)
-    batch = place_inputs(model, inputs), labels.to(device_of(model))
+    batch = place_batch(comparison.backbone.model, reader.inputs(piece))
     difference: list[list[list[float]]] = [[] for _ in comparison.fractions]
     gradient: dict[str, list[list[float]]]
     gradient = {method: [[] for _ in comparison.fractions] for method in comparison.methods}

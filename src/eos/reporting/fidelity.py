@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from eos.backbones.backbone import load_backbone
-from eos.backbones.processor import load_processor, locate, model_name
+from eos.backbones.processor import fingerprint, load_processor, locate, model_name
 from eos.config import write_atomically
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
-from eos.evaluation.fidelity import Fidelity, Level, measure_fidelity
-from eos.evaluation.ledger import append, whole_lines
+from eos.evaluation.fidelity import METHODS, Fidelity, Level, measure_fidelity
+from eos.evaluation.ledger import append_lines, whole_lines
 from eos.evaluation.slopes import STEP, Slopes
 
 
@@ -35,24 +35,27 @@ def fidelity_and_show(
     What is measured is noted at once: the same command goes on where it was ended.
     """
     wanted = _fractions(fractions)
-    about = {"backbone": backbone, "batch": batch, "fractions": wanted, "seed": seed}
-    notes = out / "slopes.jsonl"
-    known = read_slopes(notes, about)[: -(-samples // batch)]
     loaded = load_backbone(locate(backbone))
     source = open_source(WorldData(split="validation", seed=seed))
     reader = Reader(source, load_processor(backbone), "last")
+    asked = reader.first(samples, at_once=batch)
+    about = {"weights": fingerprint(loaded.model), "methods": list(METHODS), "batch": batch}
+    about |= {"fractions": wanted, "seed": seed}
+    notes = out / "slopes.jsonl"
+    known = read_slopes(notes, about)[: samples // batch]
     columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=samples, completed=sum(x.samples for x in known))
 
         def watch(slopes: Slopes) -> None:
-            append(notes, slopes.model_dump_json() + "\n")
+            if slopes.samples == batch:  # a shorter one is the last, and with more samples another
+                append_lines(notes, slopes.model_dump_json() + "\n")
             progress.advance(bar, slopes.samples)
 
         found = measure_fidelity(
             loaded,
             reader=reader,
-            batch=reader.first(samples, at_once=batch),
+            batch=asked,
             name=model_name(backbone),
             fractions=wanted,
             known=known,

@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from eos.backbones.backbone import Backbone
-from eos.backbones.devices import device_of
-from eos.backbones.processor import place_inputs
+from eos.backbones.processor import place_batch
 from eos.data.batches import Batch, Reader
 from eos.losses import Losses, search_losses
 from eos.searching.processes import Processes
@@ -58,12 +57,12 @@ def find_gradients(
     seen = AtBudget(theta, budget) if config.budgets else theta
     terms = torch.zeros(len(TERMS), dtype=torch.float64)
     for piece in batch.pieces():
-        inputs, labels = reader.inputs(piece)
+        inputs, labels = place_batch(backbone.model, reader.inputs(piece))
         losses = search_losses(
             backbone,
             seen,
-            inputs=place_inputs(backbone.model, inputs),
-            labels=labels.to(device_of(backbone.model)),
+            inputs=inputs,
+            labels=labels,
             objective=config.objective.at(budget),
             relaxation=config.relaxation.made(),
             score=config.score,

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from eos.backbones.backbone import Backbone
-from eos.backbones.devices import device_of
-from eos.backbones.processor import place_inputs
+from eos.backbones.processor import place_batch
 from eos.config import Frozen
 from eos.data.batches import Batch, Reader
 from eos.errors import PlanError
@@ -88,9 +87,7 @@ def sample_losses(
     """Cross-entropy of each sample's answers under each plan, as deployed."""
     losses: dict[str, list[float]] = {name: [] for name in plans}
     for piece in batch.pieces():
-        inputs, labels = reader.inputs(piece)
-        inputs = place_inputs(backbone.model, inputs)
-        labels = labels.to(device_of(backbone.model))
+        inputs, labels = place_batch(backbone.model, reader.inputs(piece))
         for name, plan in plans.items():
             losses[name] += answer_losses(backbone, plan, inputs=inputs, labels=labels)
     return losses

@@ -23,7 +23,10 @@ from eos.errors import ConfigError
 
 SHARDING = "ACCELERATE_USE_FSDP"  # set by `accelerate launch --use_fsdp`
 CPUS = "ACCELERATE_USE_CPU"  # by `--cpu`
-OTHERS = ("DEEPSPEED", "MEGATRON_LM")  # which would take the model out of our hands
+OTHERS = {  # which would take the model out of our hands
+    "ACCELERATE_USE_DEEPSPEED": "--use_deepspeed",
+    "ACCELERATE_USE_MEGATRON_LM": "--use_megatron_lm",
+}
 
 
 class Processes:
@@ -39,14 +42,15 @@ class Processes:
     def __init__(self) -> None:
         from accelerate import PartialState  # type: ignore[import-untyped]  # takes a second that a command's help must not
 
+        refused = [option for variable, option in OTHERS.items() if _says(variable)]
+        if refused:
+            raise ConfigError(
+                f"expected --multi_gpu or --use_fsdp, found {refused[0]}; for a backbone larger "
+                "than one device launch with --use_fsdp, or set device_map=auto"
+            )
         # accelerate takes CPUs for one process each unless it is told
         on_cpu = not torch.accelerator.is_available() or _says(CPUS)
         state = PartialState(cpu=on_cpu)
-        if state.distributed_type.value in OTHERS:
-            raise ConfigError(
-                f"expected --multi_gpu or --use_fsdp, found {state.distributed_type.value}; for a "
-                "backbone larger than one device launch with --use_fsdp, or set device_map=auto"
-            )
         self.rank: int = state.process_index
         self.count: int = state.num_processes
         self.device: torch.device = state.device
