@@ -23,7 +23,7 @@ from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, find_raters, read_prompt
 from eos.plan import Plan
 from eos.reduce.combine import needs
-from eos.reduce.score import SCORERS
+from eos.reduce.mixture import scorers_of
 from eos.reference import Reference
 from eos.relaxation import Relaxation, Search, Site, relax
 from eos.run import Run, execute
@@ -184,7 +184,8 @@ class Reduction:
         run.prompt = read_prompt(run.call, self.plan, self.backbone, asked=self._asked(call))
         everything = torch.arange(call.states.shape[1], device=call.states.device)
         run.stage = Stage(everything.expand(len(call.states), -1), run.prompt.visual)
-        if any(SCORERS[step.score].rows == "raters" for step in self.plan.steps):
+        scorers = [scorer for step in self.plan.steps for scorer in scorers_of(step.score)]
+        if any(scorer.rows == "raters" for scorer in scorers):
             run.prompt = replace(run.prompt, raters=find_raters(call.states, run.prompt))
 
     def _asked(self, call: LayerCall) -> int:
@@ -248,8 +249,8 @@ def _check(backbone: Backbone, plan: Plan) -> None:
             f"found one for {plan.num_layers}"
         )
     for step in plan.steps:
-        scorer = SCORERS[step.score]
-        if step.layer == -1 and scorer.rows != "none" and not scorer.ahead:
+        early = any(x.rows != "none" and not x.ahead for x in scorers_of(step.score))
+        if step.layer == -1 and early:
             problems.append(
                 f"expected a scorer without text before the decoder; found {step.score!r} at "
                 "layer -1"

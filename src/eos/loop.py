@@ -4,6 +4,7 @@
 directory. The same call on the same directory goes on where it stopped, and ends with the same Θ.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,10 +18,12 @@ from eos.data.samples import Source
 from eos.data.settings import DataConfig
 from eos.plan import Plan
 from eos.searching.gradients import find_gradients
+from eos.searching.explore import Found, Stage
 from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
+from eos.searching.planner import Search, find_plans, open_search, theta_of
 from eos.searching.processes import stoppable
-from eos.searching.run import Run, Watch, check_finite, keep_step, note_skipped, note_step
+from eos.searching.run import Run, Status, Watch, check_finite, keep_step, note_skipped, note_step
 from eos.searching.schedule import (
     drawn_budget,
     learning_rate,
@@ -40,14 +43,18 @@ class Answer:
     Attributes:
         theta: Θ.
         plan: of the budget that was asked for.
-        gaps: what becoming a plan costs, for every budget, largest first.
-        start: which start it came from.
+        gaps: what becoming a plan costs, for every budget, largest first; of ``method: paper``.
+        start: which start it came from, or which method found it.
+        plans: of every budget, largest first.
+        stages: by budget, what each stage of the search found; of all methods but ``paper``.
     """
 
     theta: Theta
     plan: Plan
     gaps: list[Gap]
     start: str
+    plans: dict[int, Plan]
+    stages: dict[int, tuple[Stage, ...]]
 
 
 def search(
@@ -100,6 +107,9 @@ def find(
     sources = pick_sources(data, validation, config)
     with TemporaryDirectory() as nowhere, torch.random.fork_rng():
         folder = Path(nowhere if out is None else out)
+        if config.method != "paper":
+            options = {"processor": processor, "folder": folder, "watch": _shown(watch)}
+            return _plan(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
         run = open_run(backbone, sources, config, processor=processor, folder=folder, watch=watch)
         with stoppable() as run.stopping:
             descend(run)
@@ -161,7 +171,8 @@ def _answer(run: Run) -> Answer:
     if path.exists():
         plan = Plan.load(path)
         found = plan.provenance.get("search", {}).get("gaps", [])
-        return Answer(theta, plan, [Gap.model_validate(gap) for gap in found], start)
+        gaps = [Gap.model_validate(gap) for gap in found]
+        return Answer(theta, plan, gaps, start, _rescaled(plan, config), {})
     name = model_name(run.backbone.model)
     plan = make_plan(theta, config, run.backbone, budget=config.budget, name=name)
     exam = {"reader": run.examiner, "batch": run.examination}
@@ -173,4 +184,45 @@ def _answer(run: Run) -> Answer:
     if run.processes.main:
         theta.save(run.folder / "theta.json")
         plan.save(path)
-    return Answer(theta, plan, gaps, start)
+    return Answer(theta, plan, gaps, start, _rescaled(plan, config), {})
+
+
+def _rescaled(plan: Plan, config: SearchConfig) -> dict[int, Plan]:
+    """Rescale a plan to every budget of a search."""
+    return {budget: plan.rescaled(budget) for budget in config.all_budgets}
+
+
+def _plan(search: Search) -> Answer:
+    """Search plans as all methods but the paper's do, and write them."""
+    config, found = search.config, find_plans(search)
+    plans = {
+        budget: own.best.plan.model_copy(update={"provenance": _provenance(search, own)})
+        for budget, own in found.items()
+    }
+    plan = plans[config.budget]
+    theta = theta_of(plan)
+    if search.processes.main:
+        for budget, own in plans.items():
+            own.save(search.folder / f"plan-{budget}.json")
+        theta.save(search.folder / "theta.json")
+        plan.save(search.folder / "plan.json")
+    search.processes.wait()
+    stages = {budget: own.stages for budget, own in found.items()}
+    return Answer(theta, plan, [], config.method, plans, stages)
+
+
+def _provenance(search: Search, found: Found) -> dict[str, Any]:
+    stages = [stage.model_dump(mode="json") for stage in found.stages]
+    told = {"method": search.config.method, "seed": search.config.seed}
+    return {"search": {**told, "facts": search.judge.facts, "stages": stages}}
+
+
+def _shown(watch: Watch | None) -> Callable[[str, int, int], None] | None:
+    """Show the stages of a search for plans to whoever watches the steps of the paper's."""
+    if watch is None:
+        return None
+
+    def tell(stage: str, done: int, total: int) -> None:
+        watch(Status(done=done, total=total, start=stage))
+
+    return tell

@@ -18,7 +18,7 @@ from eos.config import Artifact, Frozen, ProblemsError
 from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
 from eos.presets import BudgetKind, get_preset
-from eos.reduce.score import SCORERS
+from eos.reduce.mixture import components
 from eos.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
 from eos.theta import GROUPS, Theta
 
@@ -242,9 +242,10 @@ def _problems(plan: Plan) -> list[str]:
             problems.append(
                 f"{where}.keep: expected 1 to {available}, all that are left, found {step.keep}"
             )
-        if step.score not in SCORERS:
-            known = ", ".join(SCORERS)
-            problems.append(f"{where}.score: expected one of {known}; found {step.score!r}")
+        try:
+            components(step.score)
+        except EosError as failure:
+            problems.append(f"{where}.score: {failure}")
         available, previous = min(available, max(step.keep, 1)), max(previous, step.layer)
     return problems
 

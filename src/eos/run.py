@@ -8,6 +8,7 @@ from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall
 from eos.evidence import Prompt, Scene, evidence_for
 from eos.reduce.combine import ORIGINALS, unified
+from eos.reduce.mixture import add_ranks, components
 from eos.reduce.score import SCORERS, Evidence
 from eos.stages import Stage, Trace, at_stage, places_of
 from eos.step import Operator, Step
@@ -63,16 +64,24 @@ class Run:
 def scored(
     backbone: Backbone, run: Run, call: LayerCall, *, step: Step, places: Tensor, keep: int
 ) -> tuple[Evidence, Tensor]:
-    """Score the visual tokens at ``places`` ``[B, N]`` as a step says, ``[B, N]``."""
+    """Score the visual tokens at ``places`` ``[B, N]`` as a step says, ``[B, N]``.
+
+    Each scorer of a mixture looks at its own evidence; the operator is given that of the first.
+    """
     assert run.prompt is not None
     assert run.stage is not None
-    scorer, layer = SCORERS[step.score], run.previous
-    if scorer.ahead:
-        layer = replace(at_stage(backbone, call, run.stage), weights=run.stage.weights)
-    scene = Scene(run.prompt, call.states, run.stage.slots, places, layer, run.call.vision)
-    kind = step.operator.kind
-    evidence = evidence_for(backbone, scene, score=step.score, kind=kind, keep=keep)
-    return evidence, scorer.score(evidence)
+    weights, found = components(step.score), []
+    for name in weights:
+        layer = run.previous
+        if SCORERS[name].ahead:
+            layer = replace(at_stage(backbone, call, run.stage), weights=run.stage.weights)
+        scene = Scene(run.prompt, call.states, run.stage.slots, places, layer, run.call.vision)
+        kind = step.operator.kind
+        evidence = evidence_for(backbone, scene, score=name, kind=kind, keep=keep)
+        found.append((evidence, SCORERS[name].score(evidence)))
+    if len(found) == 1:
+        return found[0]
+    return found[0][0], add_ranks([scores for _, scores in found], list(weights.values()))
 
 
 def execute(backbone: Backbone, run: Run, call: LayerCall, *, step: Step, keep: int) -> LayerCall:

@@ -24,9 +24,9 @@ class Memory:
         until: the last decoder layer that answers from memory; -1 if all run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, images: list[Any]) -> None:
         self.until = -1
-        self._images: list[Any] = []
+        self._images = images
         self._layers: dict[int, Tensor] = {}
 
     def images(self, encode: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -53,24 +53,34 @@ class Memory:
 
 @contextmanager
 def remembering(
-    backbone: Backbone, inputs: Mapping[str, Any], *, tower: bool = True
+    backbone: Backbone,
+    inputs: Mapping[str, Any],
+    *,
+    tower: bool = True,
+    images: list[Any] | None = None,
+    layers: bool = True,
 ) -> Iterator[Memory]:
-    """Run the full model once on ``inputs``; every pass inside the block must be on the same.
+    """Share work between passes over ``inputs``; every pass inside the block must be on these.
 
     Args:
         backbone: the model.
         inputs: without labels.
-        tower: whether to remember images, too; not if somebody reads what the tower saw.
+        tower: whether to share encoded images, too; not if a scorer reads the vision tower.
+        images: what an earlier block on the same inputs encoded; an empty list is filled.
+        layers: whether to share decoder layers, for which the full model runs once.
     """
-    memory, multimodal = Memory(), backbone.multimodal
-    overrides: list[tuple[Any, str, Callable[..., Any]]] = [
-        (layer, "forward", partial(memory.layer, index, layer.forward))
-        for index, layer in enumerate(backbone.layers)
-    ]
+    memory, multimodal = Memory([] if images is None else images), backbone.multimodal
+    overrides: list[tuple[Any, str, Callable[..., Any]]] = []
+    if layers:
+        overrides += [
+            (layer, "forward", partial(memory.layer, index, layer.forward))
+            for index, layer in enumerate(backbone.layers)
+        ]
     if tower:
         encode = multimodal.get_image_features
         overrides.append((multimodal, "get_image_features", partial(memory.images, encode)))
     with overridden(overrides):
-        with torch.no_grad():
-            multimodal(**inputs, use_cache=False)
+        if layers:
+            with torch.no_grad():
+                multimodal(**inputs, use_cache=False)
         yield memory

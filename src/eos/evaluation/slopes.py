@@ -18,7 +18,7 @@ from eos.config import Frozen
 from eos.data.batches import Answered, Reader
 from eos.losses import Objective, search_losses
 from eos.plan import Plan
-from eos.reduce.score import SCORERS
+from eos.reduce.combine import needs
 from eos.relaxation import Relaxation
 from eos.searching.measure import answer_losses
 from eos.step import Step
@@ -79,7 +79,7 @@ def measure_slopes(comparison: Comparison, reader: Reader, piece: tuple[Answered
     difference: list[list[list[float]]] = [[] for _ in comparison.fractions]
     gradient: dict[str, list[list[float]]]
     gradient = {method: [[] for _ in comparison.fractions] for method in comparison.methods}
-    reads_tower = "vision" in SCORERS[comparison.score].needs
+    reads_tower = "vision" in needs(comparison.score, "unified")
     with remembering(comparison.backbone, batch[0], tower=not reads_tower) as memory:
         for layer in comparison.layers:
             memory.until = layer

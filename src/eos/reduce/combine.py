@@ -13,12 +13,13 @@ from torch import Tensor
 
 from eos.errors import ConfigError
 from eos.reduce.operate import Norm, Omega
+from eos.reduce.mixture import scorers_of
 from eos.reduce.originals.prumerge import PruMerged, class_attention, prumerge, prumerge_plus
 from eos.reduce.originals.sparsevlm import cluster_count, pool_size, recycle
 from eos.reduce.originals.tome import merge_to
 from eos.reduce.originals.visionzip import zip_tokens
 from eos.reduce.reducer import reduce_tokens
-from eos.reduce.score import SCORERS, Evidence, Need, Vision
+from eos.reduce.score import Evidence, Need, Vision
 from eos.reduce.select import select
 from eos.tokens import Tokens, take
 
@@ -158,4 +159,5 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 
 def needs(score: str, kind: str) -> set[Need]:
     """Say what evidence a scorer and an operator ask for together."""
-    return {*SCORERS[score].needs, *NEEDS.get(kind, ())}
+    scored = [need for scorer in scorers_of(score) for need in scorer.needs]
+    return {*scored, *NEEDS.get(kind, ())}

@@ -82,6 +82,10 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
         f"x{cost.kv_bytes_ratio:.3f} (prefill with {cost.text_tokens} text tokens)",
         highlight=False,
     )
+    if found.stages:
+        console.print(_stages_table(found))
+        console.print(f"saved {', '.join(str(path) for path in saved(found, out))}", highlight=False)
+        return
     gaps = Table(
         title="Validation loss on the way from Θ to the plan (cross-entropy of the answers)",
         title_justify="left",
@@ -95,12 +99,32 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
     console.print(f"saved {out / 'theta.json'} and {out / 'plan.json'}", highlight=False)
 
 
+def saved(found: Answer, out: Path) -> list[Path]:
+    """Name the files of a search for plans."""
+    return [out / "plan.json", *(out / f"plan-{budget}.json" for budget in found.plans)]
+
+
+def _stages_table(found: Answer) -> Table:
+    """Show what each stage of the search found, and at what cost."""
+    title = "How far the plan's answers are from the full model's, stage by stage"
+    table = Table(title=title, title_justify="left")
+    for column in ("budget", "stage", "plans tried", "disagreement", "passes", "after layers"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for budget, stages in found.stages.items():
+        for stage in stages:
+            steps = ", ".join(f"{layer}: {keep}" for layer, keep, _ in stage.steps)
+            row = [stage.name, str(stage.tried), _estimate(stage.disagreement)]
+            table.add_row(str(budget), *row, f"{stage.passes:.0f}", steps)
+    return table
+
+
 def as_data(found: Answer, out: Path) -> dict[str, Any]:
     """Say the same for machines."""
     return {
         "out": str(out),
         "start": found.start,
         "plan": json.loads(found.plan.to_json()),
+        "plans": {budget: json.loads(plan.to_json()) for budget, plan in found.plans.items()},
         "gaps": [gap.model_dump() for gap in found.gaps],
     }
 
@@ -162,6 +186,8 @@ def _searched(config: SearchConfig, out: Path, processes: Processes, *, quiet: b
 
 def describe_status(status: Status) -> str:
     """Say in a line where a search is."""
+    if status.loss is None:
+        return ""
     layers = ",".join(map(str, status.layers)) or "none"
     skipped = f" skipped {status.skipped}" if status.skipped else ""
     return (

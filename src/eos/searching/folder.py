@@ -7,6 +7,7 @@ names the samples that were not used. No pickle is written or read.
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,12 @@ class Journal:
                 "the same command goes on from it"
             ) from None
         self.lines.clear()
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Read the lines that are on the disk."""
+        if self.path.exists():
+            with self.path.open(encoding="utf-8") as file:
+                yield from (json.loads(line) for line in file)
 
     def rewind(self, done: int) -> list[int]:
         """Drop lines that are torn or of turns not ``done``; give the turns of the others."""

@@ -46,7 +46,7 @@ def open_run(
     state.facts["data"] = sources[0].describe()
     if processes.main:
         sites = len(state.racers[0].theta.sites)
-        prepare(folder, config, environment=_environment(backbone, config), sites=sites)
+        prepare(folder, config, environment=describe_environment(backbone, config), sites=sites)
     processes.wait()
     load_state(folder, state)
     processes.wait()
@@ -121,7 +121,8 @@ def _first_state(
     return State(racers, facts)
 
 
-def _environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
+def describe_environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
+    """Note versions, device and precision of a search."""
     model = backbone.model
     dtype = str(model.dtype).removeprefix("torch.")
     return environment(seed=config.seed, device=str(device_of(model)), dtype=dtype)

@@ -29,17 +29,23 @@ AT_LEAST = 100  # samples that count as looked at, so that one bad one does not 
 
 @dataclass(frozen=True)
 class Status:
-    """What is shown while a search runs."""
+    """What is shown while a search runs; ``loss`` and the rest are of steps of a descent.
+
+    Attributes:
+        done: steps done, or parts of the stage.
+        total: of how many.
+        start: which start is under way, or which stage.
+    """
 
     done: int
     total: int
     start: str
-    loss: float
-    final_tokens: int
-    active_layers: float
-    flops_ratio: float
-    layers: list[int]
-    skipped: int
+    loss: float | None = None
+    final_tokens: int = 0
+    active_layers: float = 0.0
+    flops_ratio: float = 1.0
+    layers: list[int] = field(default_factory=list)
+    skipped: int = 0
 
 
 Watch = Callable[[Status], None]

@@ -86,7 +86,7 @@ def first_theta(config: SearchConfig, start: int, *, num_layers: int, visual_tok
         init=config.names[start],
         layers=opened,
         k_min=config.k_min,
-        input_site=config.input_site,
+        input_site=config.reduces_input,
     )
     if config.fix_layers:
         theta.fix("g", 0.0).fix("g", 1.0, layers=opened)

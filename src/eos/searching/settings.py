@@ -2,21 +2,30 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 from typing_extensions import Self
 
 from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
 from eos.cost import K_MIN
 from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
+from eos.errors import ConfigError
 from eos.losses import Objective
-from eos.reduce.score import SCORERS
+from eos.reduce.mixture import components
 from eos.reduce.select import SELECTIONS
 from eos.reference import AlignOn
 from eos.relaxation import Relaxation, Through
 from eos.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.theta import Group, Init
 
+Method: TypeAlias = Literal["eos", "paper", "random", "tpe"]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 # what may change when a run goes on: how it is watched, not what it finds
 NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
@@ -60,14 +69,43 @@ class ValidationConfig(Frozen):
     Without ``data``, the world's validation split, or samples held out of what is learnt from.
     """
 
-    samples: PositiveInt = 64
+    samples: PositiveInt = 120
     data: DataConfig | None = None
+
+
+class ExploreConfig(Frozen):
+    """How ``method: eos`` finds where to reduce; see `eos.searching.explore`.
+
+    Attributes:
+        profile: a ``profile.json`` of the same model to start from; measured if None.
+        profile_samples: samples that its curves are measured on.
+        best_scorers: how many scorers of a site are measured at all counts.
+        paths: schedules drawn within the profile's errors that race, besides the likeliest one.
+        moves: rounds of moves; each measures the plans one change away from the best.
+        gradient: whether operators are then refined by gradient descent, for ``steps`` steps.
+    """
+
+    profile: str | None = None
+    profile_samples: PositiveInt = 45
+    best_scorers: PositiveInt = 2
+    paths: NonNegativeInt = 8
+    moves: NonNegativeInt = 2
+    gradient: bool = True
 
 
 class SearchConfig(Artifact):
     """A search: the model, the data, the budget, and how Θ moves.
 
     Attributes:
+        method: ``eos``: profile, shortest paths, a race, moves and gradients; ``paper``: gradient
+            descent on all of Θ under penalties; ``random`` and ``tpe`` (Optuna) try plans of the
+            same space until ``passes`` are spent.
+        scorers: which belong to the space of all methods but ``paper``; if None, every scorer that
+            works in all model families.
+        operators: whether operators other than pruning belong to that space.
+        passes: compute of ``random`` and ``tpe`` for each budget, in forward passes of one sample
+            through the full decoder.
+        explore: how ``eos`` explores.
         backbone: 'miniature', a folder, or a model's name on the hub.
         device_map: how transformers spreads a model over devices; one device if None.
         budget: B, final visual tokens; what ``plan.json`` is made for.
@@ -78,7 +116,8 @@ class SearchConfig(Artifact):
             steps, and the one of the lowest validation loss goes on.
         layers: which start open, the paper's if None; ``fix_layers`` makes them the answer.
         fix: groups that are held at a value, such as ``{rho: 0}``.
-        input_site: whether tokens may be reduced before the decoder, too.
+        input_site: whether tokens may be reduced before the decoder, too; if None, with every
+            method but ``paper``.
         gate_temperature, budget_temperature: T_g and T_c, from first to last step (Eq. 10).
         answers: which answers of a conversation are taught.
         max_text_tokens: longer samples are skipped.
@@ -88,6 +127,11 @@ class SearchConfig(Artifact):
     """
 
     schema_: Literal["eos.search/1"] = Field(default="eos.search/1", alias="schema")
+    method: Method = "eos"
+    scorers: tuple[str, ...] | None = None
+    operators: bool = True
+    passes: PositiveFloat = 1500.0
+    explore: ExploreConfig = ExploreConfig()
     backbone: str = "miniature"
     device_map: str | None = None
     data: DataConfig = WorldData()
@@ -108,7 +152,7 @@ class SearchConfig(Artifact):
     layers: tuple[int, ...] | None = None
     fix_layers: bool = False
     fix: dict[Group, ExtendedFloat] = Field(default_factory=dict)
-    input_site: bool = False
+    input_site: bool | None = None
     k_min: PositiveInt = K_MIN
     # at T_g = 1 a closed gate's weight is -3.9, which 4,000 steps of 1e-3 could not open
     gate_temperature: tuple[PositiveFloat, PositiveFloat] = (4.0, 16.0)
@@ -126,12 +170,14 @@ class SearchConfig(Artifact):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        scorers = {"score": self.score, "input_score": self.input_score}
-        problems = [
-            f"{key}: expected one of {', '.join(SCORERS)}; found {name!r}"
-            for key, name in scorers.items()
-            if name not in SCORERS
-        ]
+        problems = []
+        named = {"score": self.score, "input_score": self.input_score}
+        named |= {f"scorers.{i}": name for i, name in enumerate(self.scorers or ())}
+        for key, name in named.items():
+            try:
+                components(name)
+            except ConfigError as failure:
+                problems.append(f"{key}: {failure}")
         if self.relaxation.selection not in SELECTIONS:
             problems.append(
                 f"relaxation.selection: expected one of {', '.join(sorted(SELECTIONS))}; found "
@@ -153,6 +199,11 @@ class SearchConfig(Artifact):
     def names(self) -> tuple[Init, ...]:
         """The starts, in the order of their turns."""
         return self.starts or (self.init,)
+
+    @property
+    def reduces_input(self) -> bool:
+        """Whether the site before the decoder belongs to the space."""
+        return self.method != "paper" if self.input_site is None else self.input_site
 
     @property
     def race_steps(self) -> int:

@@ -1,0 +1,138 @@
+"""Explore: from a profile to a plan. Shortest paths, a race, moves; the default way to search.
+
+1. The profile's shortest path, and paths through curves drawn anew within their errors, each with
+   every start of the operator: candidates that differ where the profile is not certain.
+2. A race: all of them on few samples, the better half on more.
+3. Moves: the plans one change away from the winner race against it; the best goes on.
+
+Every decision is made on the deployed forward pass, on samples that all candidates share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from random import Random
+
+from eos.config import Frozen
+from eos.errors import ConfigError
+from eos.plan import Plan
+from eos.searching.judge import Judge
+from eos.searching.measure import Estimate
+from eos.searching.moves import OPERATORS, neighbours
+from eos.searching.paths import read_costs, shortest_path
+from eos.searching.profile import Profile
+from eos.searching.race import Entrant, race, rungs
+from eos.searching.space import Space
+from eos.step import Operator, Step
+
+CAUTIONS = (0.0, 1.0)  # standard errors added to a profile for the first paths
+FINALISTS = 4  # of a race that are measured on all samples
+FIRST = 8  # the first round of a race measures on one in so many pieces
+
+
+class Stage(Frozen):
+    """What one stage of a search found, and what all stages so far cost.
+
+    Attributes:
+        name: of the stage.
+        tried: how many plans it measured.
+        disagreement: of the best one, on all validation samples.
+        passes: compute so far, in forward passes of one sample through the full decoder.
+        steps: of the best plan: layer, tokens kept, score.
+    """
+
+    name: str
+    tried: int
+    disagreement: Estimate
+    passes: float
+    steps: tuple[tuple[int, int, str], ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best plan of a search for one budget, and how it was reached."""
+
+    best: Entrant
+    stages: tuple[Stage, ...]
+
+
+def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list[Plan]:
+    """Make the plans that race: paths through the profile, with each operator to start from."""
+    chance = Random(f"eos {seed} paths {space.budget}")
+    read = [read_costs(profile, space, caution=caution) for caution in CAUTIONS]
+    read += [read_costs(profile, space, chance=chance) for _ in range(paths)]
+    found = [shortest_path(costs, space) for costs in read]
+    plans = [
+        space.plan(_with_operator(steps, operator))
+        for operator in (OPERATORS if space.operators else OPERATORS[:1])
+        for steps in found
+        if steps is not None
+    ]
+    unique = list(dict.fromkeys(plan for plan in plans if plan is not None))
+    if not unique:
+        raise ConfigError(
+            f"expected a FLOPs limit that {space.budget} tokens can meet; found "
+            f"{space.max_flops:.3f}, where dropping to {space.budget} after the first site costs "
+            f"{space.flops(space.sites[:1], [space.budget]):.3f}. Raise objective.max_flops, or "
+            "allow input_site"
+        )
+    return unique
+
+
+def explore(
+    judge: Judge, space: Space, profile: Profile, *, paths: int, moves: int, seed: int
+) -> Found:
+    """Search a plan for one space, starting from a profile."""
+    ranking = {site: profile.ranking(site) for site in profile.sites}
+    starts = candidates(profile, space, paths=paths, seed=seed)
+    everything = len(judge.pieces)
+    rounds = rungs(everything, first=ceil(everything / FIRST))
+    best = race(judge, starts, rounds=rounds, last=FINALISTS)[0]
+    stages = [stage("paths", judge, best, tried=len(starts))]
+    for _ in range(moves):
+        around = neighbours(best.plan, space, ranking=ranking)
+        rivals = race(judge, around, rounds=rounds[min(1, len(rounds) - 1) :], last=FINALISTS)
+        better = [rival for rival in rivals if rival.mean < best.mean]
+        if not better:
+            break
+        best = min([*better, *_combined(judge, best, better, space)], key=lambda x: x.mean)
+        stages.append(stage("moves", judge, best, tried=len(around)))
+    return Found(best, tuple(stages))
+
+
+def stage(name: str, judge: Judge, best: Entrant, *, tried: int) -> Stage:
+    """Note what a stage found."""
+    return Stage(
+        name=name,
+        tried=tried,
+        disagreement=Estimate(mean=round(best.mean, 6), stderr=round(best.stderr, 6)),
+        passes=round(judge.passes, 1),
+        steps=tuple((step.layer, step.keep, step.score) for step in best.plan.steps),
+    )
+
+
+def _combined(
+    judge: Judge, best: Entrant, better: Sequence[Entrant], space: Space
+) -> list[Entrant]:
+    """Try the two best moves together, if they change different steps of the plan."""
+    if len(better) < 2 or len({len(x.plan.steps) for x in (best, *better[:2])}) > 1:
+        return []
+    first, second = (entrant.plan.steps for entrant in better[:2])
+    merged = [
+        b if _same(a, old) else a for a, b, old in zip(first, second, best.plan.steps, strict=True)
+    ]
+    if len({step.layer for step in merged}) < len(merged):
+        return []
+    plan = space.plan(merged)
+    if plan is None or plan in (first, second):
+        return []
+    return [Entrant(plan, judge.disagreement([plan], judge.pieces)[0])]
+
+
+def _same(step: Step, other: Step) -> bool:
+    """Whether two steps are alike but for counts, which every move rescales."""
+    return step.model_copy(update={"keep": 0}) == other.model_copy(update={"keep": 0})
+
+
+def _with_operator(steps: Sequence[Step], operator: Operator) -> list[Step]:
+    return [step.model_copy(update={"operator": operator}) for step in steps]

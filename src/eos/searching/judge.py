@@ -1,0 +1,274 @@
+"""Judge: how far plans' answers are from the full model's, measured once and remembered.
+
+The *divergence* of a plan on a sample is the Kullback-Leibler divergence of its next-token
+distributions from the full model's, summed over the answer's tokens. It needs no labels beyond the
+answer's text, and what the full model does not know cancels out, so few samples suffice. Its
+*disagreement* is 1 - exp(-divergence): between 0 and 1, on the scale of accuracy, and a sample that
+is lost anyway cannot outweigh all others.
+
+Passes are deployed forward passes. Each measurement is a line of ``trials.jsonl``: a search that was
+interrupted runs again, finds what it measured there, and decides as it would have.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from eos import cost
+from eos.backbones.backbone import Backbone
+from eos.backbones.memory import remembering
+from eos.backbones.processor import place_batch
+from eos.data.batches import Batch, Reader
+from eos.errors import ConfigError, numbered
+from eos.forward import Reduction, asks_vision, attached
+from eos.passes import IGNORED, taught_places
+from eos.plan import TEXT_TOKENS, Plan
+from eos.searching.folder import Journal
+from eos.searching.processes import Processes
+
+CACHED = 2**30  # bytes of the full model's features and answers that are kept at most
+DIGITS = 6  # of a disagreement in the journal
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the full model makes of one piece: inputs, labels, log-probabilities, image features."""
+
+    inputs: dict[str, Any]
+    labels: Tensor
+    answers: Tensor
+    images: list[Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        features = [x for image in self.images for x in _tensors(image)]
+        return sum(x.nbytes for x in [self.answers, self.labels, *features])
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How much compute was counted, and for which measurements."""
+
+    passes: float
+    counted: frozenset[tuple[str, int]]
+
+
+@dataclass
+class Judge:
+    """Measures plans on the pieces of one batch of samples.
+
+    Attributes:
+        backbone: the model.
+        reader: of the samples.
+        batch: the samples, and how many go through the model at once: a *piece*.
+        processes: who shares the work, piece by piece.
+        text_tokens: the text length that shares of FLOPs assume.
+        journal: where measurements are kept; in memory only if None.
+        facts: what the measurements belong to; a journal of something else is refused.
+        passes: compute so far, in forward passes of one sample through the full decoder; a reduced
+            pass counts for its share of the FLOPs.
+    """
+
+    backbone: Backbone
+    reader: Reader
+    batch: Batch
+    processes: Processes
+    text_tokens: int = TEXT_TOKENS
+    journal: Journal | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    passes: float = 0.0
+    _memo: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    _cache: dict[int, _Known] = field(default_factory=dict)
+    _counted: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._pieces = list(self.batch.pieces())
+        if self.journal is not None:
+            self._open(self.journal)
+
+    def _open(self, journal: Journal) -> None:
+        """Take up what a journal holds, or begin it."""
+        if self.processes.main:
+            journal.rewind(2**62)
+        self.processes.wait()
+        entries = list(journal.entries())
+        for entry in entries[1:]:
+            self._memo[entry["plan"], entry["piece"]] = entry["values"]
+        before = entries[0].get("facts") if entries else self.facts
+        problems = [
+            f"expected the {name} {before.get(name) if before else None!r}, found {found!r}"
+            for name, found in self.facts.items()
+            if before is None or before.get(name) != found
+        ]
+        if problems:
+            raise ConfigError(
+                f"{journal.path} holds measurements of something else: {numbered(problems)}\nName "
+                "another folder"
+            )
+        if not entries and self.processes.main:
+            journal.append(0, {"facts": self.facts})
+            journal.flush()
+
+    def mark(self) -> "Mark":
+        """Remember what was counted up to here."""
+        return Mark(self.passes, frozenset(self._counted))
+
+    def restart(self, mark: "Mark") -> None:
+        """Count compute on from a mark, as if nothing had been measured since."""
+        self.passes, self._counted = mark.passes, set(mark.counted)
+
+    @property
+    def pieces(self) -> range:
+        """Number the pieces."""
+        return range(len(self._pieces))
+
+    def disagreement(self, plans: Sequence[Plan], pieces: Iterable[int]) -> Tensor:
+        """Measure plans on pieces: ``[P, S]``, samples in the order of ``pieces``."""
+        pieces, names = list(pieces), [_name(plan) for plan in plans]
+        distinct, work = dict(zip(names, plans, strict=True)), []
+        for piece in pieces:
+            self._count(distinct, piece)
+            lacking = {n: plan for n, plan in distinct.items() if (n, piece) not in self._memo}
+            work += [(piece, lacking)] if lacking else []
+        self._measure(work)
+        rows = [[x for piece in pieces for x in self._memo[name, piece]] for name in names]
+        return torch.tensor(rows, dtype=torch.float64)
+
+    def _count(self, plans: Mapping[str, Plan], piece: int) -> None:
+        """Add what measuring these plans costs the first time, also if the journal knows them."""
+        new = {name: plan for name, plan in plans.items() if (name, piece) not in self._counted}
+        if not new:
+            return
+        sharing = self._shares(list(new.values()))
+        share = sum(_share(plan, after=_first(plan) if sharing else -1) for plan in new.values())
+        first = ("", piece) not in self._counted  # the full model's own answers
+        self.passes += len(self._pieces[piece]) * (share + sharing + first)
+        self._counted |= {("", piece), *((name, piece) for name in new)}
+
+    def _shares(self, plans: Sequence[Plan]) -> bool:
+        """Whether running the full model once and going on from it saves more than it costs."""
+        return sum((_first(plan) + 1) / plan.num_layers for plan in plans) > 1.0
+
+    def _measure(self, work: Sequence[tuple[int, Mapping[str, Plan]]]) -> None:
+        """Run what is missing, each process its pieces, and share what was found."""
+        for start in range(0, len(work), self.processes.count):
+            here = work[start : start + self.processes.count]
+            own = self.processes.rank
+            if self.processes.sharding:  # all must run the same passes side by side
+                own = min(own, len(here) - 1)
+            found = torch.zeros(sum(len(p) * len(self._pieces[i]) for i, p in here))
+            offset = 0
+            for rank, (piece, plans) in enumerate(here):
+                size = len(plans) * len(self._pieces[piece])
+                if rank == own:
+                    values = self._run(piece, plans)
+                    if rank == self.processes.rank:
+                        found[offset : offset + size] = values
+                offset += size
+            self._keep(here, self.processes.total(found.double()).tolist())
+
+    def _keep(self, work: Sequence[tuple[int, Mapping[str, Plan]]], values: list[float]) -> None:
+        offset = 0
+        for piece, plans in work:
+            for name in plans:
+                size = len(self._pieces[piece])
+                row = [round(x, DIGITS) for x in values[offset : offset + size]]
+                self._memo[name, piece] = row
+                offset += size
+                if self.journal is not None and self.processes.main:
+                    entry = {"plan": name, "piece": piece, "values": row}
+                    self.journal.append(len(self._memo), entry)
+        if self.journal is not None and self.processes.main:
+            self.journal.flush()
+
+    @torch.no_grad()
+    def _run(self, piece: int, plans: Mapping[str, Plan]) -> Tensor:
+        """Disagreement of plans on a piece, plan after plan, ``[P · S]``."""
+        known = self._known(piece)
+        sharing = self._shares(list(plans.values()))
+        found: dict[str, Tensor] = {}
+        blind = {name: plan for name, plan in plans.items() if not asks_vision(plan)}
+        with remembering(self.backbone, known.inputs, images=known.images, layers=sharing) as memory:
+            for name, plan in sorted(blind.items(), key=lambda pair: _first(pair[1])):
+                memory.until = _first(plan) if sharing else -1
+                found[name] = self._one(known, plan)
+        for name, plan in plans.items():
+            if name not in found:  # it reads the vision tower, which must run
+                found[name] = self._one(known, plan)
+        return torch.cat([found[name] for name in plans])
+
+    def _one(self, known: _Known, plan: Plan) -> Tensor:
+        logits = answer_logits(self.backbone, plan, inputs=known.inputs, labels=known.labels)
+        return disagreement(log_softmax(logits, dim=-1), known.answers, labels=known.labels)
+
+    @torch.no_grad()
+    def _known(self, piece: int) -> _Known:
+        if piece in self._cache:
+            return self._cache[piece]
+        batch = self.reader.inputs(self._pieces[piece])
+        inputs, labels = place_batch(self.backbone.model, batch)
+        images: list[Any] = []
+        full = Plan(visual_tokens=1, num_layers=self.backbone.num_layers, steps=())
+        with remembering(self.backbone, inputs, images=images, layers=False):
+            logits = answer_logits(self.backbone, full, inputs=inputs, labels=labels)
+        known = _Known(inputs, labels, log_softmax(logits, dim=-1), images)
+        held = sum(other.size for other in self._cache.values())
+        if held + known.size <= CACHED:
+            self._cache[piece] = known
+        return known
+
+
+@torch.no_grad()
+def answer_logits(
+    backbone: Backbone, plan: Plan, *, inputs: Mapping[str, Any], labels: Tensor
+) -> Tensor:
+    """Logits that predict the answers' tokens under a plan, as deployed: ``[A, V]``, A in all."""
+    handler = Reduction(backbone, plan)
+    handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
+    with attached(backbone, handler) as model:
+        logits: Tensor = model(**inputs, use_cache=False).logits
+    return logits[labels[:, handler.wanted + 1] != IGNORED].float()
+
+
+def disagreement(reduced: Tensor, full: Tensor, *, labels: Tensor) -> Tensor:
+    """1 - exp(-divergence) of each sample, ``[B]``, of log-probabilities ``[A, V]``."""
+    each = (full.exp() * (full - reduced)).sum(dim=-1).clamp_min(0)
+    sample = (labels[:, 1:] != IGNORED).nonzero()[:, 0].to(each.device)
+    total = torch.zeros(len(labels), device=each.device).index_add_(0, sample, each)
+    return -torch.expm1(-total).cpu()
+
+
+def _name(plan: Plan) -> str:
+    """Write what a plan does on one line, the same for equal plans."""
+    steps = [step.model_dump(mode="json", exclude_defaults=True) for step in plan.steps]
+    return json.dumps(steps, separators=(",", ":"), sort_keys=True)
+
+
+def _first(plan: Plan) -> int:
+    """The first layer after which a plan reduces; the last of the model if it never does."""
+    return plan.steps[0].layer if plan.steps else plan.num_layers - 1
+
+
+def _share(plan: Plan, *, after: int) -> float:
+    """FLOPs of a plan's layers after one, relative to all layers of the full model."""
+    tokens = plan.schedule[after + 1 : -1]
+    own = sum(cost.layer_flops(n + plan.text_tokens, plan.dims) for n in tokens)
+    whole = cost.layer_flops(plan.visual_tokens + plan.text_tokens, plan.dims) * plan.num_layers
+    return float(own / whole)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """Find the tensors in a model's output."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [x for part in value for x in _tensors(part)]

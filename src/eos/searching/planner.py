@@ -1,0 +1,255 @@
+"""Planner: a search for plans on a run's folder; profile, plans and measurements are its files.
+
+``trials.jsonl`` holds every measurement. The same command reads them instead of measuring again, so
+that an interrupted search goes on where it stopped and ends with the same plan.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from eos.backbones.backbone import Backbone
+from eos.backbones.processor import Processor, fingerprint, load_processor, model_name
+from eos.backbones.sharding import shard
+from eos.data.batches import Reader
+from eos.data.samples import Source
+from eos.errors import ConfigError, DataError
+from eos.plan import Plan
+from eos.reduce.mixture import components
+from eos.reduce.score import SCORERS
+from eos.searching.explore import Found, explore
+from eos.searching.folder import Journal, prepare
+from eos.searching.judge import Judge
+from eos.searching.opening import describe_environment
+from eos.searching.processes import Processes
+from eos.searching.profile import Origin, Profile, measure_profile
+from eos.searching.refine import refine
+from eos.searching.rivals import search_randomly, search_tpe
+from eos.searching.run import MOST_SKIPPED, note_skipped
+from eos.searching.settings import SearchConfig
+from eos.searching.space import Space
+from eos.step import Operator
+from eos.theta import GROUPS, Theta
+
+COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
+Watch = Callable[[str, int, int], None]
+
+
+@dataclass
+class Search:
+    """A search for plans on its way: the model, the samples, what was measured."""
+
+    backbone: Backbone
+    config: SearchConfig
+    judge: Judge
+    train: Reader
+    processes: Processes
+    folder: Path
+    visual_tokens: int
+    name: str
+    watch: Watch | None = None
+
+    def tell(self, stage: str, done: int, total: int) -> None:
+        """Say which stage is under way, and how far it is."""
+        if self.watch is not None and self.processes.main:
+            self.watch(stage, done, total)
+
+
+def open_search(
+    backbone: Backbone,
+    sources: tuple[Source, Source],
+    config: SearchConfig,
+    *,
+    processor: Processor | None,
+    folder: Path,
+    watch: Watch | None = None,
+) -> Search:
+    """Check the folder, read the validation samples, and take up what was measured before."""
+    processes = Processes()
+    if processes.sharding:
+        shard(backbone.model, processes=processes.count, device=processes.device)
+    processor = processor or load_processor(backbone.model)
+    rest = (processor, config.answers, config.max_text_tokens)
+    train, validation = (Reader(source, *rest) for source in sources)
+    batch = validation.first(config.validation.samples, at_once=config.micro_batch or config.batch)
+    if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, 100):
+        reasons = " | ".join(skipped.reason for skipped in batch.skipped[:3])
+        raise DataError(
+            f"expected at most {MOST_SKIPPED:.0%} unusable samples, found {len(batch.skipped)} of "
+            f"{batch.tried}, such as: {reasons}"
+        )
+    inputs, _ = validation.inputs(batch.answered[:1])
+    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
+    if processes.main:
+        sites = backbone.num_layers
+        prepare(folder, config, environment=describe_environment(backbone, config), sites=sites)
+        unused = Journal(folder / "skipped.jsonl")
+        unused.rewind(0)
+        note_skipped(unused, 0, batch.skipped)
+        unused.flush()
+    processes.wait()
+    facts = {"backbone": fingerprint(backbone.model), "validation": validation.source.describe()}
+    trials = Journal(folder / "trials.jsonl")
+    judge = Judge(
+        backbone, validation, batch, processes, config.objective.text_tokens, trials, facts=facts
+    )
+    processes.wait()
+    name = model_name(backbone.model)
+    return Search(backbone, config, judge, train, processes, folder, tokens, name, watch)
+
+
+def find_plans(search: Search) -> dict[int, Found]:
+    """Search a plan for every budget, the largest first."""
+    config = search.config
+    profile = find_profile(search) if config.method == "eos" else None
+    measured = search.judge.mark()
+    found: dict[int, Found] = {}
+    budgets = config.all_budgets
+    for done, budget in enumerate(budgets):
+        search.tell(f"{config.method}, {budget} tokens", done, len(budgets))
+        search.judge.restart(measured)
+        space = space_of(search, budget)
+        found[budget] = _found(search, space, profile)
+    return found
+
+
+def theta_of(plan: Plan) -> Theta:
+    """Write a plan as the point of Θ that it is; the scores stay with the plan."""
+    theta = Theta(
+        plan.num_layers,
+        visual_tokens=plan.visual_tokens,
+        input_site=any(step.layer < 0 for step in plan.steps),
+    )
+    theta.fix("g", 0.0).fix("c", 0.0)
+    before = plan.visual_tokens
+    for step in plan.steps:
+        assert isinstance(step.operator, Operator)
+        here = [step.layer]
+        theta.fix("g", 1.0, layers=here).fix("c", 1.0 - step.keep / before, layers=here)
+        for group, value in zip(GROUPS[2:], step.operator.omega, strict=True):
+            theta.fix(group, value, layers=here)
+        before = step.keep
+    return theta
+
+
+def _found(search: Search, space: Space, profile: Profile | None) -> Found:
+    config, judge = search.config, search.judge
+    if config.method == "random":
+        return search_randomly(judge, space, passes=config.passes, seed=config.seed)
+    if config.method == "tpe":
+        return search_tpe(judge, space, passes=config.passes, seed=config.seed)
+    assert profile is not None
+    options = config.explore
+    found = explore(
+        judge, space, profile, paths=options.paths, moves=options.moves, seed=config.seed
+    )
+    if options.gradient and space.operators:
+        found = refine(found, judge=judge, space=space, reader=search.train, config=config)
+    return found
+
+
+def find_profile(search: Search) -> Profile:
+    """Read the profile that the configuration names, or measure one into the run's folder."""
+    config, judge = search.config, search.judge
+    scorers = scorers_by_site(search.backbone.num_layers, config)
+    origin = Origin(search.name, judge.facts["backbone"], judge.facts["validation"])
+    if config.explore.profile is not None:
+        profile = Profile.load(config.explore.profile)
+        _check_fits(profile, origin, scorers, search)
+        judge.passes += profile.passes  # what it took to measure belongs to the search
+        return profile
+    at_once = judge.batch.at_once or len(judge.batch.answered)
+    profile = measure_profile(
+        judge,
+        scorers,
+        visual_tokens=search.visual_tokens,
+        origin=origin,
+        pieces=min(ceil(config.explore.profile_samples / at_once), len(judge.pieces)),
+        best=config.explore.best_scorers,
+        watch=lambda done, total: search.tell("profile", done, total),
+    )
+    if search.processes.main:
+        profile.save(search.folder / "profile.json")
+    search.processes.wait()
+    return profile
+
+
+def space_of(search: Search, budget: int) -> Space:
+    """Describe the plans of a budget; FLOPs as limited, or as SparseVLM v2 has at that budget."""
+    config, backbone = search.config, search.backbone
+    if not config.k_min <= budget < search.visual_tokens:
+        raise ConfigError(
+            f"expected a budget from {config.k_min} to {search.visual_tokens - 1}, found {budget}"
+        )
+    limit = config.objective.max_flops
+    if limit is None:
+        compared = Plan.preset(
+            COMPARED,
+            budget=budget,
+            visual_tokens=search.visual_tokens,
+            num_layers=backbone.num_layers,
+            dims=backbone.dims,
+            text_tokens=config.objective.text_tokens,
+        )
+        limit = compared.expected.flops_ratio
+    return Space(
+        num_layers=backbone.num_layers,
+        visual_tokens=search.visual_tokens,
+        dims=backbone.dims,
+        text_tokens=config.objective.text_tokens,
+        budget=budget,
+        max_flops=limit,
+        max_layers=max(1, int(config.objective.max_layers)),
+        scorers=scorers_by_site(backbone.num_layers, config),
+        operators=config.operators,
+        backbone=search.name,
+    )
+
+
+def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[str, ...]]:
+    """List the scorers of every site; the last layer is none, for nothing attends after it."""
+    names = config.scorers or tuple(name for name in SCORERS if _universal(name))
+    found = {layer: names for layer in range(max(1, num_layers - 1))}
+    early = tuple(name for name in names if _works_early(name))
+    if config.reduces_input and early:
+        found[-1] = early
+    elif config.reduces_input and config.input_site:
+        raise ConfigError(
+            f"expected a scorer without text for the site before the decoder; found "
+            f"{', '.join(names)}"
+        )
+    return dict(sorted(found.items()))
+
+
+def _universal(name: str) -> bool:
+    """Whether a scorer works in every model family and looks at the tokens at all."""
+    return name != "random" and "vision" not in SCORERS[name].needs
+
+
+def _works_early(score: str) -> bool:
+    """Whether a score needs nothing of a decoder layer that has run."""
+    parts = [SCORERS[name] for name in components(score)]
+    return all((x.rows == "none" and not x.needs) or x.ahead for x in parts)
+
+
+def _check_fits(
+    profile: Profile, origin: Origin, scorers: Mapping[int, Any], search: Search
+) -> None:
+    problems = []
+    if profile.fingerprint != origin.fingerprint:
+        problems.append(
+            f"expected a profile of this backbone ({origin.backbone}, {origin.fingerprint}); found "
+            f"one of {profile.backbone}, {profile.fingerprint}"
+        )
+    if profile.visual_tokens != search.visual_tokens:
+        problems.append(
+            f"expected a profile of {search.visual_tokens} visual tokens, found "
+            f"{profile.visual_tokens}"
+        )
+    missing = [site for site in scorers if site not in profile.sites]
+    if missing:
+        problems.append(f"expected the profile of sites {missing}, found none")
+    if problems:
+        raise ConfigError("; ".join(problems))

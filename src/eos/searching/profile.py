@@ -1,0 +1,181 @@
+"""Profile: what dropping tokens costs at every site, by every scorer, down to every count.
+
+One reducer at a time prunes to a count after one layer (or before the decoder), and nothing else is
+reduced; its disagreement with the full model is a point of the curve L_l(n) of that site and scorer.
+Curves are the integrals of the slopes that a gradient search would follow, measured instead of
+estimated: they have the right size everywhere, and a shortest path over them (`paths`) gives the
+schedule of any budget.
+
+All scorers are compared at one count on a few samples; the best of each site are measured at all
+counts on more.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from eos.config import Artifact, Frozen
+from eos.cost import Dims
+from eos.plan import Plan
+from eos.searching.judge import Judge
+from eos.step import Step
+
+OCTAVES = 6  # counts halve that often from all tokens
+SCREENING = 3  # halvings at which all scorers are compared
+SCREENED = 2  # pieces of samples on which they are
+BEST = 2  # scorers of a site that are measured further
+
+
+class Point(Frozen):
+    """Mean disagreement after pruning to ``keep`` tokens at one site by one scorer."""
+
+    layer: int
+    score: str
+    keep: int
+    mean: float
+    stderr: float
+    samples: int
+
+
+class Profile(Artifact):
+    """``profile.json``."""
+
+    schema_: Literal["eos.profile/1"] = Field(default="eos.profile/1", alias="schema")
+    backbone: str
+    fingerprint: str
+    data: str
+    num_layers: int
+    visual_tokens: int
+    dims: Dims
+    passes: float
+    points: tuple[Point, ...]
+
+    @property
+    def sites(self) -> list[int]:
+        """The sites, in order; -1 is the input."""
+        return sorted({point.layer for point in self.points})
+
+    def curves(self, layer: int) -> dict[str, list[Point]]:
+        """A site's points by scorer, most tokens first; only scorers measured at all counts."""
+        found: dict[str, list[Point]] = {}
+        for point in sorted(self.points, key=lambda point: -point.keep):
+            if point.layer == layer:
+                found.setdefault(point.score, []).append(point)
+        most = max(len(points) for points in found.values())
+        return {score: points for score, points in found.items() if len(points) == most}
+
+    def ranking(self, layer: int) -> list[str]:
+        """A site's scorers, best first, by the count at which all were compared."""
+        keep = screening_count(self.visual_tokens)
+        points = [point for point in self.points if (point.layer, point.keep) == (layer, keep)]
+        return [point.score for point in sorted(points, key=lambda point: point.mean)]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a profile belongs to."""
+
+    backbone: str
+    fingerprint: str
+    data: str
+
+
+def counts(visual_tokens: int) -> list[int]:
+    """List the counts of a curve: halved again and again, at least one token."""
+    halved = [round(visual_tokens / 2**octave) for octave in range(1, OCTAVES + 1)]
+    return sorted({max(1, count) for count in halved}, reverse=True)
+
+
+def screening_count(visual_tokens: int) -> int:
+    """Say at which count all scorers are compared."""
+    return max(1, round(visual_tokens / 2**SCREENING))
+
+
+def measure_profile(
+    judge: Judge,
+    scorers: Mapping[int, Sequence[str]],
+    *,
+    visual_tokens: int,
+    origin: Origin,
+    pieces: int,
+    best: int = BEST,
+    watch: Callable[[int, int], None] | None = None,
+) -> Profile:
+    """Measure the curves of every site.
+
+    Args:
+        judge: measures plans.
+        scorers: names by site.
+        visual_tokens: of the model.
+        origin: what the profile belongs to.
+        pieces: how many pieces of samples the curves are measured on.
+        best: how many scorers of a site are measured at all counts.
+        watch: called with pieces done and pieces in all.
+    """
+    backbone, before = judge.backbone, judge.passes
+
+    def single(layer: int, score: str, keep: int) -> Plan:
+        return Plan(
+            visual_tokens=visual_tokens,
+            num_layers=backbone.num_layers,
+            dims=backbone.dims,
+            text_tokens=judge.text_tokens,
+            steps=(Step(layer=layer, keep=keep, score=score),),
+        )
+
+    keep = screening_count(visual_tokens)
+    screened = range(min(SCREENED, pieces))
+    total = len(screened) + pieces
+    cells = [(layer, score, keep) for layer, names in scorers.items() for score in names]
+    found: dict[tuple[int, str, int], Tensor] = {}
+
+    def measure(cells: Sequence[tuple[int, str, int]], piece: int, done: int) -> None:
+        plans = [single(*cell) for cell in cells]
+        for cell, values in zip(cells, judge.disagreement(plans, [piece]), strict=True):
+            found[cell] = torch.cat([found[cell], values]) if cell in found else values
+        if watch is not None:
+            watch(done, total)
+
+    for done, piece in enumerate(screened, start=1):
+        measure(cells, piece, done)
+    kept = {
+        layer: sorted(names, key=lambda name: found[layer, name, keep].mean().item())[:best]
+        for layer, names in scorers.items()
+    }
+    dense = [
+        (layer, score, count)
+        for layer, names in kept.items()
+        for score in names
+        for count in counts(visual_tokens)
+    ]
+    for piece in range(pieces):
+        cells = [cell for cell in dense if piece not in screened or cell[2] != keep]
+        measure(cells, piece, len(screened) + piece + 1)
+    return Profile(
+        backbone=origin.backbone,
+        fingerprint=origin.fingerprint,
+        data=origin.data,
+        num_layers=backbone.num_layers,
+        visual_tokens=visual_tokens,
+        dims=backbone.dims,
+        passes=round(judge.passes - before, 2),
+        points=tuple(_point(cell, values) for cell, values in sorted(found.items())),
+    )
+
+
+def _point(cell: tuple[int, str, int], values: Tensor) -> Point:
+    layer, score, keep = cell
+    error = float(values.std()) / sqrt(len(values)) if len(values) > 1 else 0.0
+    return Point(
+        layer=layer,
+        score=score,
+        keep=keep,
+        mean=round(float(values.mean()), 6),
+        stderr=round(error, 6),
+        samples=len(values),
+    )

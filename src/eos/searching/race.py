@@ -1,0 +1,59 @@
+"""Race: successive halving. Many plans on few samples, the better half on more, until one is left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+from torch import Tensor
+
+from eos.plan import Plan
+from eos.searching.judge import Judge
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A plan and its disagreement on the samples that it was measured on, ``[S]``."""
+
+    plan: Plan
+    values: Tensor
+
+    @property
+    def mean(self) -> float:
+        """Mean disagreement."""
+        return float(self.values.mean())
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of the mean."""
+        return float(self.values.std()) / sqrt(len(self.values)) if len(self.values) > 1 else 0.0
+
+
+def rungs(pieces: int, *, first: int = 1) -> list[int]:
+    """List how many pieces each round of a race measures on: doubled until all.
+
+    >>> rungs(8, first=2), rungs(6, first=1)
+    ([2, 4, 8], [1, 2, 4, 6])
+    """
+    found = [min(first, pieces)]
+    while found[-1] < pieces:
+        found.append(min(2 * found[-1], pieces))
+    return found
+
+
+def race(judge: Judge, plans: Sequence[Plan], *, rounds: Sequence[int], last: int = 1) -> list[Entrant]:
+    """Halve the field after every round, down to ``last`` before the final one.
+
+    Returns:
+        Who ran the final round, on all of its samples, best first; the earlier of equals wins.
+    """
+    field = list(dict.fromkeys(plans))
+    entrants: list[Entrant] = []
+    for number, pieces in enumerate(rounds, start=1):
+        values = judge.disagreement(field, range(pieces))
+        entrants = sorted(
+            (Entrant(plan, row) for plan, row in zip(field, values, strict=True)),
+            key=lambda entrant: entrant.mean,
+        )
+        if number < len(rounds):
+            field = [entrant.plan for entrant in entrants[: max(last, ceil(len(field) / 2))]]
+    return entrants

@@ -1,0 +1,4 @@
+"""Refine: stub."""
+def refine(found, **kwargs):
+    """Nothing yet."""
+    return found

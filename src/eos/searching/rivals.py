@@ -1,0 +1,106 @@
+"""Rivals: random search and Optuna's TPE over the same space, for the same compute.
+
+The first question asked of any architecture search. Both draw plans, measure each on all validation
+samples as the default search does, and keep the best until the compute is spent.
+"""
+
+from typing import Any
+
+from random import Random
+
+from eos.errors import ConfigError
+from eos.plan import Plan
+from eos.searching.explore import Found, stage
+from eos.searching.judge import Judge
+from eos.searching.race import Entrant
+from eos.searching.space import Space
+from eos.step import Operator, Step
+
+WORST = 1.0  # disagreement of a proposal that no plan can be made of
+DULL = 200  # proposals in a row without a new plan after which TPE is stopped
+
+
+def search_randomly(judge: Judge, space: Space, *, passes: float, seed: int) -> Found:
+    """Draw plans until ``passes`` are spent."""
+    chance, start = Random(f"eos {seed} random {space.budget}"), judge.passes
+    best: Entrant | None = None
+    stages, tried = [], 0
+    while best is None or judge.passes - start < passes:
+        new = _measured(judge, space.random_plan(chance))
+        tried += 1
+        if best is None or new.mean < best.mean:
+            best = new
+            stages.append(stage("random", judge, best, tried=tried))
+    return Found(best, (*stages, stage("random", judge, best, tried=tried)))
+
+
+def search_tpe(judge: Judge, space: Space, *, passes: float, seed: int) -> Found:
+    """Let Optuna's tree-structured Parzen estimator propose plans until ``passes`` are spent."""
+    try:
+        import optuna
+    except ImportError:
+        raise ConfigError(
+            "expected the package optuna for method 'tpe', found none; install it with "
+            "`pip install optuna`"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    start, best, stages = judge.passes, None, []
+    tried = dull = 0
+    while best is None or (judge.passes - start < passes and dull < DULL):
+        trial, before = study.ask(), judge.passes
+        plan = propose(trial, space)
+        if plan is None:
+            study.tell(trial, WORST)
+            dull += 1
+            continue
+        new = _measured(judge, plan)
+        study.tell(trial, new.mean)
+        dull = dull + 1 if judge.passes == before else 0
+        tried += 1
+        if best is None or new.mean < best.mean:
+            best = new
+            stages.append(stage("tpe", judge, best, tried=tried))
+    return Found(best, (*stages, stage("tpe", judge, best, tried=tried)))
+
+
+def propose(trial: Any, space: Space) -> Plan | None:
+    """Let a trial choose a plan, variable by variable; None if what it chose meets no limit."""
+    steps: dict[int, Step] = {}
+    left = 1.0
+    names = sorted({name for names in space.scorers.values() for name in names})
+    for slot in range(space.max_layers):
+        layer = trial.suggest_int(f"layer{slot}", space.sites[0], space.sites[-1])
+        left *= trial.suggest_float(f"share{slot}", 0.0, 1.0)
+        score = trial.suggest_categorical(f"score{slot}", names)
+        if score not in space.scorers[layer]:
+            score = space.scorers[layer][0]
+        span = space.budget / space.visual_tokens
+        keep = round(space.visual_tokens * span ** (1.0 - left))
+        operator = _operator(trial, slot) if space.operators else Operator()
+        steps[layer] = Step(layer=layer, keep=keep, score=score, operator=operator)
+    ordered = [steps[layer] for layer in sorted(steps)]
+    counts = sorted((step.keep for step in ordered), reverse=True)
+    counts[-1] = space.budget
+    return space.plan(
+        [
+            step.model_copy(update={"keep": keep})
+            for step, keep in zip(ordered, counts, strict=True)
+        ]
+    )
+
+
+def _operator(trial: Any, slot: int) -> Operator:
+    if trial.suggest_categorical(f"prune{slot}", [True, False]):
+        return Operator()
+    return Operator(
+        gamma=trial.suggest_float(f"gamma{slot}", 0.0, 1.0),
+        tau=trial.suggest_float(f"tau{slot}", 0.01, 10.0, log=True),
+        theta=trial.suggest_float(f"theta{slot}", -1.0, 1.0),
+        rho=trial.suggest_float(f"rho{slot}", 0.0, 1.0),
+        nu=trial.suggest_float(f"nu{slot}", 0.0, 1.0),
+    )
+
+
+def _measured(judge: Judge, plan: Plan) -> Entrant:
+    return Entrant(plan, judge.disagreement([plan], judge.pieces)[0])

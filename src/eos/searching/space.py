@@ -1,0 +1,140 @@
+"""Space: which plans a search may choose from, and how a plan is made to meet the limits.
+
+Every search method draws from the same space: at most C steps, a scorer and an operator at each,
+the last one keeping exactly the budget, FLOPs within a limit. Counts meet both limits by
+construction, so that no method spends effort on plans that could not be deployed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from random import Random
+
+from eos import cost
+from eos.cost import Dims
+from eos.plan import Plan
+from eos.step import Operator, Step
+
+HALVINGS = 30  # of the interval in which the scale of counts is found
+
+
+@dataclass(frozen=True)
+class Space:
+    """The plans of one model, budget and FLOPs limit.
+
+    Attributes:
+        num_layers: decoder layers of the model.
+        visual_tokens: N_0.
+        dims: sizes of a layer.
+        text_tokens: the text length that FLOPs assume.
+        budget: final visual tokens, met exactly.
+        max_flops: limit of FLOPs relative to the full model.
+        max_layers: C, steps at most.
+        scorers: names of scorers by site; a site is a decoder layer, or -1 for the input.
+        operators: whether other operators than pruning belong to the space.
+        backbone: name of the model, for plans.
+    """
+
+    num_layers: int
+    visual_tokens: int
+    dims: Dims
+    text_tokens: int
+    budget: int
+    max_flops: float
+    max_layers: int
+    scorers: dict[int, tuple[str, ...]]
+    operators: bool = True
+    backbone: str = "any"
+
+    @property
+    def sites(self) -> list[int]:
+        """Where tokens may be dropped, in order."""
+        return sorted(self.scorers)
+
+    def flops(self, layers: Sequence[int], counts: Sequence[int]) -> float:
+        """FLOPs of keeping ``counts`` tokens after ``layers``, relative to the full model."""
+        keep_after = dict(zip(layers, counts, strict=True))
+        schedule = cost.stepwise_schedule(self.visual_tokens, keep_after, self.num_layers)
+        sizes = {"tokens": self.visual_tokens, "text_tokens": self.text_tokens}
+        return float(cost.flops_ratio(schedule, self.dims, **sizes))
+
+    def fitted(self, layers: Sequence[int], counts: Sequence[int]) -> list[int] | None:
+        """Rescale counts so that the last is the budget and FLOPs come as near the limit as can be.
+
+        Distances to the budget, in logarithms, are scaled by one number. None if even dropping
+        everything at the first layer costs too much.
+        """
+        most = log(self.visual_tokens / self.budget)
+        heights = [max(0.0, log(count / self.budget)) for count in counts[:-1]]
+
+        def at(scale: float) -> list[int]:
+            scaled = [min(scale * height, most) for height in heights]
+            return [*(round(self.budget * exp(height)) for height in scaled), self.budget]
+
+        if self.flops(layers, at(0.0)) > self.max_flops:
+            return None
+        if not any(heights):
+            return at(0.0)
+        low, high = 0.0, most / min(height for height in heights if height > 0)
+        if self.flops(layers, at(high)) <= self.max_flops:
+            return at(high)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            fits = self.flops(layers, at(middle)) <= self.max_flops
+            low, high = (middle, high) if fits else (low, middle)
+        return at(low)
+
+    def plan(self, steps: Sequence[Step]) -> Plan | None:
+        """Make a plan of these steps with counts fitted to the limits; None if there is none."""
+        ordered = sorted(steps, key=lambda step: step.layer)
+        layers = [step.layer for step in ordered]
+        counts = self.fitted(layers, [step.keep for step in ordered])
+        if counts is None:
+            return None
+        kept, before = [], self.visual_tokens
+        for step, keep in zip(ordered, counts, strict=True):
+            if keep < before:  # a step that drops nothing is none
+                kept.append(step.model_copy(update={"keep": keep}))
+            before = keep
+        return Plan(
+            backbone=self.backbone,
+            visual_tokens=self.visual_tokens,
+            num_layers=self.num_layers,
+            dims=self.dims,
+            text_tokens=self.text_tokens,
+            steps=tuple(kept),
+        )
+
+    def random_plan(self, chance: Random) -> Plan:
+        """Draw a plan: sites, shares of the reduction, scorers and operators, all uniformly."""
+        while True:
+            number = chance.randint(1, min(self.max_layers, len(self.sites)))
+            layers = sorted(chance.sample(self.sites, number))
+            cuts = sorted(chance.random() for _ in range(number - 1))
+            counts = [
+                round(self.visual_tokens * (self.budget / self.visual_tokens) ** x) for x in cuts
+            ]
+            steps = [
+                Step(
+                    layer=layer,
+                    keep=keep,
+                    score=chance.choice(self.scorers[layer]),
+                    operator=self.random_operator(chance),
+                )
+                for layer, keep in zip(layers, [*counts, self.budget], strict=True)
+            ]
+            plan = self.plan(steps)
+            if plan is not None:
+                return plan
+
+    def random_operator(self, chance: Random) -> Operator:
+        """Draw an operator: pruning half of the time, else a point of the unified space."""
+        if not self.operators or chance.random() < 0.5:
+            return Operator()
+        return Operator(
+            gamma=round(chance.random(), 4),
+            tau=round(10 ** chance.uniform(-2, 1), 4),
+            theta=round(chance.uniform(-1, 1), 4),
+            rho=round(chance.random(), 4),
+            nu=round(chance.random(), 4),
+        )
