@@ -20,6 +20,7 @@ Schedule: TypeAlias = Sequence[int] | Tensor
 
 K_MIN = 1
 FLOPS_FORMULA = "prefill, 2 FLOPs a multiply-add: Σ_l 2n(2D·HE + 2D·GE + 3D·F) + 4n²·HE"
+_HALVINGS = 30  # of an interval in which a scale is found
 _ROUNDING = 1e-4  # a count this close below an integer is that integer: float32 error, not a token
 
 
@@ -151,6 +152,41 @@ def rescale_to_mean(
             f"layers can reach; found {budget}. Reduce in earlier layers, or raise the budget"
         )
     return rescale(keep_fracs, tokens=tokens, budget=k_min + reachable - 1, k_min=k_min)
+
+
+def fit_to_flops(
+    counts: Sequence[int], *, tokens: int, max_flops: float, flops_of: Callable[[list[int]], float]
+) -> list[int] | None:
+    """Rescale a plan's counts so that its FLOPs come as near a limit as they can; the last stays.
+
+    One number scales the distances of all other counts from the last, in logarithms.
+
+    Args:
+        counts: tokens left after each step.
+        tokens: N_0, which no count exceeds.
+        max_flops: the limit, relative to the full model.
+        flops_of: FLOPs of counts.
+
+    Returns:
+        The counts; None if even dropping down to the last at the first step exceeds the limit.
+    """
+    budget = counts[-1]
+    most = log(tokens / budget)
+    heights = [max(0.0, log(count / budget)) for count in counts[:-1]]
+
+    def at(scale: float) -> list[int]:
+        scaled = [min(scale * height, most) for height in heights]
+        return [*(round(budget * exp(height)) for height in scaled), budget]
+
+    low, high = 0.0, most / min([height for height in heights if height > 0], default=most or 1.0)
+    if flops_of(at(low)) > max_flops:
+        return None
+    if flops_of(at(high)) <= max_flops:
+        return at(high)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if flops_of(at(middle)) <= max_flops else (low, middle)
+    return at(low)
 
 
 def _total(schedule: Schedule, amount: Callable[[Any], Any]) -> Any:

@@ -21,7 +21,8 @@ from eos.searching.gradients import find_gradients
 from eos.searching.explore import Found, Stage
 from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
-from eos.searching.planner import Search, find_plans, open_search, theta_of
+from eos.searching.planner import Search, find_plans, open_search
+from eos.searching.points import theta_of
 from eos.searching.processes import stoppable
 from eos.searching.run import Run, Status, Watch, check_finite, keep_step, note_skipped, note_step
 from eos.searching.schedule import (

@@ -18,6 +18,7 @@ from eos.config import Artifact, Frozen, ProblemsError
 from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
 from eos.presets import BudgetKind, get_preset
+from eos.presets.even import LIKE, even_counts
 from eos.reduce.mixture import components
 from eos.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
 from eos.theta import GROUPS, Theta
@@ -147,17 +148,25 @@ class Plan(Artifact):
         own label and gives exactly their schedule.
         """
         preset = get_preset(name)
-        schedule = preset.schedule(budget, published=kind == "published")
-        plan = cls(
-            backbone=backbone,
-            visual_tokens=visual_tokens,
-            num_layers=num_layers,
-            dims=dims,
-            text_tokens=text_tokens,
-            steps=preset.steps(schedule, num_layers=num_layers, visual_tokens=visual_tokens),
-            provenance={"preset": name, "budget": budget, "kind": kind},
-        )
-        return plan if kind == "published" else plan.rescaled(budget, kind=kind)
+        sizes = {"visual_tokens": visual_tokens, "num_layers": num_layers}
+        told = {"dims": dims, "backbone": backbone, "text_tokens": text_tokens}
+        if preset.rule == "even" and kind == "final":
+            like = cls.preset(LIKE, budget=budget, **sizes, **told)  # type: ignore[arg-type]
+            layers, counts = even_counts(
+                tokens=visual_tokens,
+                budget=budget,
+                num_layers=num_layers,
+                dims=dims,
+                text_tokens=text_tokens,
+                max_flops=like.expected.flops_ratio,
+            )
+            steps = preset.laid_out(layers, counts)
+        else:
+            schedule = preset.schedule(budget, published=kind == "published")
+            steps = preset.steps(schedule, **sizes)
+        provenance = {"preset": name, "budget": budget, "kind": kind}
+        plan = cls(**sizes, **told, steps=steps, provenance=provenance)
+        return plan if kind == "published" or preset.rule else plan.rescaled(budget, kind=kind)
 
     def rescaled(self, budget: int, *, kind: BudgetKind = "final", k_min: int = K_MIN) -> Self:
         """Keep layers and operators, and rescale the retain schedule to another budget.

@@ -6,7 +6,8 @@ act where removal acts, on what later layers attend to. A *band* of the next-bes
 carried along with weight 0: what they would add to the attention is a finite derivative, too.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import torch
@@ -78,12 +79,21 @@ class Site:
 
 @dataclass(frozen=True)
 class Search:
-    """Θ as a reduction that can be differentiated."""
+    """Θ as a reduction that can be differentiated.
+
+    Attributes:
+        theta: the variables.
+        relaxation: how gradients reach the counts.
+        score: the scorer of sites in the decoder, and
+        input_score: of the site before it, except
+        scores: by layer, where a site has a scorer of its own.
+    """
 
     theta: Theta
     relaxation: Relaxation = Relaxation()
     score: str = DEFAULT_SCORER
     input_score: str = INPUT_SCORER
+    scores: Mapping[int, str] = field(default_factory=dict)
 
     def sites(self) -> dict[int, Site]:
         """Read the variables of every site that can reduce, by layer."""
@@ -102,7 +112,7 @@ class Search:
             Step(
                 layer=layer,
                 keep=left[layer + 1],
-                score=self.input_score if layer < 0 else self.score,
+                score=self.scores.get(layer, self.input_score if layer < 0 else self.score),
             )
             for layer in sites
         ]

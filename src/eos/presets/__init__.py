@@ -6,6 +6,7 @@ another depth moves the layers in proportion.
 """
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -30,7 +31,7 @@ class Schedule(Frozen):
 
 
 class Preset(Artifact):
-    """One method."""
+    """One method; a ``rule`` computes its schedule where none was published."""
 
     schema_: Literal["eos.preset/1"] = Field(default="eos.preset/1", alias="schema")
     name: str
@@ -40,12 +41,13 @@ class Preset(Artifact):
     positions: Literal["keep", "reindex"] = "keep"
     operator: dict[str, Any]
     published: dict[int, Schedule]
+    rule: Literal["even"] | None = None
 
     def schedule(self, budget: int, *, published: bool) -> Schedule:
         """Find a published schedule: of exactly this label, or the one nearest in final tokens."""
-        if published:
+        if published or not self.published:
             if budget not in self.published:
-                labels = ", ".join(map(str, sorted(self.published)))
+                labels = ", ".join(map(str, sorted(self.published))) or "none, only final ones"
                 raise PlanError(
                     f"expected a published budget of {self.name}: {labels}; found {budget}"
                 )
@@ -60,12 +62,20 @@ class Preset(Artifact):
             layer if layer < 0 else round(layer * num_layers / DEPTH) for layer in schedule.layers
         ]
         counts = [max(1, round(count * visual_tokens / TOKENS)) for count in schedule.keep]
-        shared = {"score": self.score, "positions": self.positions, "operator": self.operator}
+        layers = [min(layer, num_layers - 1) for layer in layers]
+        # shallow models may place two steps in one layer: the later one stands
         last = [layer != after for layer, after in pairwise([*layers, num_layers])]
+        return self.laid_out(
+            [layer for layer, stands in zip(layers, last, strict=True) if stands],
+            [count for count, stands in zip(counts, last, strict=True) if stands],
+        )
+
+    def laid_out(self, layers: Sequence[int], counts: Sequence[int]) -> list[dict[str, Any]]:
+        """Write this method's steps that keep ``counts`` tokens after ``layers``, as plain data."""
+        shared = {"score": self.score, "positions": self.positions, "operator": self.operator}
         return [
-            {"layer": min(layer, num_layers - 1), "keep": keep, **shared}
-            for layer, keep, kept in zip(layers, counts, last, strict=True)
-            if kept  # shallow models may place two steps in one layer: the later one stands
+            {"layer": layer, "keep": keep, **shared}
+            for layer, keep in zip(layers, counts, strict=True)
         ]
 
 

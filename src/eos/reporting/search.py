@@ -84,7 +84,9 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
     )
     if found.stages:
         console.print(_stages_table(found))
-        console.print(f"saved {', '.join(str(path) for path in saved(found, out))}", highlight=False)
+        console.print(
+            f"saved {', '.join(str(path) for path in saved(found, out))}", highlight=False
+        )
         return
     gaps = Table(
         title="Validation loss on the way from Θ to the plan (cross-entropy of the answers)",
@@ -112,7 +114,7 @@ def _stages_table(found: Answer) -> Table:
         table.add_column(column, justify="left" if column == "stage" else "right")
     for budget, stages in found.stages.items():
         for stage in stages:
-            steps = ", ".join(f"{layer}: {keep}" for layer, keep, _ in stage.steps)
+            steps = ", ".join(f"{step.layer}: {step.keep}" for step in stage.steps)
             row = [stage.name, str(stage.tried), _estimate(stage.disagreement)]
             table.add_row(str(budget), *row, f"{stage.passes:.0f}", steps)
     return table

@@ -8,7 +8,7 @@
 Every decision is made on the deployed forward pass, on samples that all candidates share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from random import Random
@@ -36,16 +36,16 @@ class Stage(Frozen):
     Attributes:
         name: of the stage.
         tried: how many plans it measured.
-        disagreement: of the best one, on all validation samples.
+        disagreement: of the best one, on the samples that the stage decided by.
         passes: compute so far, in forward passes of one sample through the full decoder.
-        steps: of the best plan: layer, tokens kept, score.
+        steps: of the best plan.
     """
 
     name: str
     tried: int
     disagreement: Estimate
     passes: float
-    steps: tuple[tuple[int, int, str], ...]
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,29 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
 
 
 def explore(
-    judge: Judge, space: Space, profile: Profile, *, paths: int, moves: int, seed: int
+    judge: Judge,
+    space: Space,
+    profile: Profile,
+    *,
+    pieces: int,
+    paths: int,
+    moves: int,
+    seed: int,
 ) -> Found:
-    """Search a plan for one space, starting from a profile."""
+    """Search a plan for one space, starting from a profile.
+
+    Args:
+        judge: measures plans.
+        space: what is allowed.
+        profile: of the same model.
+        pieces: how many pieces of the judge's samples decide.
+        paths: how many paths are drawn within the profile's errors.
+        moves: rounds of moves.
+        seed: of the draws.
+    """
     ranking = {site: profile.ranking(site) for site in profile.sites}
     starts = candidates(profile, space, paths=paths, seed=seed)
-    everything = len(judge.pieces)
-    rounds = rungs(everything, first=ceil(everything / FIRST))
+    rounds = rungs(pieces, first=ceil(pieces / FIRST))
     best = race(judge, starts, rounds=rounds, last=FINALISTS)[0]
     stages = [stage("paths", judge, best, tried=len(starts))]
     for _ in range(moves):
@@ -95,7 +111,8 @@ def explore(
         better = [rival for rival in rivals if rival.mean < best.mean]
         if not better:
             break
-        best = min([*better, *_combined(judge, best, better, space)], key=lambda x: x.mean)
+        together = _combined(judge, best, better, space, pieces=pieces)
+        best = min([*better, *together], key=lambda entrant: entrant.mean)
         stages.append(stage("moves", judge, best, tried=len(around)))
     return Found(best, tuple(stages))
 
@@ -107,12 +124,12 @@ def stage(name: str, judge: Judge, best: Entrant, *, tried: int) -> Stage:
         tried=tried,
         disagreement=Estimate(mean=round(best.mean, 6), stderr=round(best.stderr, 6)),
         passes=round(judge.passes, 1),
-        steps=tuple((step.layer, step.keep, step.score) for step in best.plan.steps),
+        steps=best.plan.steps,
     )
 
 
 def _combined(
-    judge: Judge, best: Entrant, better: Sequence[Entrant], space: Space
+    judge: Judge, best: Entrant, better: Sequence[Entrant], space: Space, *, pieces: int
 ) -> list[Entrant]:
     """Try the two best moves together, if they change different steps of the plan."""
     if len(better) < 2 or len({len(x.plan.steps) for x in (best, *better[:2])}) > 1:
@@ -126,7 +143,30 @@ def _combined(
     plan = space.plan(merged)
     if plan is None or plan in (first, second):
         return []
-    return [Entrant(plan, judge.disagreement([plan], judge.pieces)[0])]
+    return [measured(judge, plan, range(pieces))]
+
+
+def confirm(found: Found, judge: Judge, pieces: range) -> Found:
+    """Choose among the stages' plans on samples that no stage has decided by.
+
+    The winner of many comparisons looks better on their samples than it is; fresh ones tell whether
+    a later stage has gained anything.
+    """
+    plans = [replace_steps(found.best.plan, stage.steps) for stage in found.stages]
+    entrants = [measured(judge, plan, pieces) for plan in dict.fromkeys(plans)]
+    best = min(entrants, key=lambda entrant: entrant.mean)
+    noted = stage("confirmed", judge, best, tried=len(entrants))
+    return Found(best, (*found.stages, noted))
+
+
+def measured(judge: Judge, plan: Plan, pieces: Iterable[int]) -> Entrant:
+    """Measure one plan."""
+    return Entrant(plan, judge.disagreement([plan], pieces)[0])
+
+
+def replace_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
+    """Make the plan of other steps for the same model."""
+    return plan.model_copy(update={"steps": tuple(steps)})
 
 
 def _same(step: Step, other: Step) -> bool:

@@ -36,7 +36,7 @@ DIGITS = 6  # of a disagreement in the journal
 
 
 @dataclass(frozen=True)
-class _Known:
+class Known:
     """What the full model makes of one piece: inputs, labels, log-probabilities, image features."""
 
     inputs: dict[str, Any]
@@ -84,7 +84,7 @@ class Judge:
     facts: dict[str, str] = field(default_factory=dict)
     passes: float = 0.0
     _memo: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    _cache: dict[int, _Known] = field(default_factory=dict)
+    _cache: dict[int, Known] = field(default_factory=dict)
     _counted: set[tuple[str, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Judge:
 
     def disagreement(self, plans: Sequence[Plan], pieces: Iterable[int]) -> Tensor:
         """Measure plans on pieces: ``[P, S]``, samples in the order of ``pieces``."""
-        pieces, names = list(pieces), [_name(plan) for plan in plans]
+        pieces, names = list(pieces), [plan_name(plan) for plan in plans]
         distinct, work = dict(zip(names, plans, strict=True)), []
         for piece in pieces:
             self._count(distinct, piece)
@@ -146,7 +146,9 @@ class Judge:
         if not new:
             return
         sharing = self._shares(list(new.values()))
-        share = sum(_share(plan, after=_first(plan) if sharing else -1) for plan in new.values())
+        share = sum(
+            flops_share(plan, after=_first(plan) if sharing else -1) for plan in new.values()
+        )
         first = ("", piece) not in self._counted  # the full model's own answers
         self.passes += len(self._pieces[piece]) * (share + sharing + first)
         self._counted |= {("", piece), *((name, piece) for name in new)}
@@ -190,11 +192,13 @@ class Judge:
     @torch.no_grad()
     def _run(self, piece: int, plans: Mapping[str, Plan]) -> Tensor:
         """Disagreement of plans on a piece, plan after plan, ``[P · S]``."""
-        known = self._known(piece)
+        known = self.known(piece)
         sharing = self._shares(list(plans.values()))
         found: dict[str, Tensor] = {}
         blind = {name: plan for name, plan in plans.items() if not asks_vision(plan)}
-        with remembering(self.backbone, known.inputs, images=known.images, layers=sharing) as memory:
+        with remembering(
+            self.backbone, known.inputs, images=known.images, layers=sharing
+        ) as memory:
             for name, plan in sorted(blind.items(), key=lambda pair: _first(pair[1])):
                 memory.until = _first(plan) if sharing else -1
                 found[name] = self._one(known, plan)
@@ -203,12 +207,14 @@ class Judge:
                 found[name] = self._one(known, plan)
         return torch.cat([found[name] for name in plans])
 
-    def _one(self, known: _Known, plan: Plan) -> Tensor:
+    def _one(self, known: Known, plan: Plan) -> Tensor:
         logits = answer_logits(self.backbone, plan, inputs=known.inputs, labels=known.labels)
-        return disagreement(log_softmax(logits, dim=-1), known.answers, labels=known.labels)
+        found = disagreement(log_softmax(logits, dim=-1), known.answers, labels=known.labels)
+        return found.cpu()
 
     @torch.no_grad()
-    def _known(self, piece: int) -> _Known:
+    def known(self, piece: int) -> Known:
+        """What the full model makes of a piece; run once, and kept while there is room."""
         if piece in self._cache:
             return self._cache[piece]
         batch = self.reader.inputs(self._pieces[piece])
@@ -217,7 +223,7 @@ class Judge:
         full = Plan(visual_tokens=1, num_layers=self.backbone.num_layers, steps=())
         with remembering(self.backbone, inputs, images=images, layers=False):
             logits = answer_logits(self.backbone, full, inputs=inputs, labels=labels)
-        known = _Known(inputs, labels, log_softmax(logits, dim=-1), images)
+        known = Known(inputs, labels, log_softmax(logits, dim=-1), images)
         held = sum(other.size for other in self._cache.values())
         if held + known.size <= CACHED:
             self._cache[piece] = known
@@ -240,11 +246,11 @@ def disagreement(reduced: Tensor, full: Tensor, *, labels: Tensor) -> Tensor:
     """1 - exp(-divergence) of each sample, ``[B]``, of log-probabilities ``[A, V]``."""
     each = (full.exp() * (full - reduced)).sum(dim=-1).clamp_min(0)
     sample = (labels[:, 1:] != IGNORED).nonzero()[:, 0].to(each.device)
-    total = torch.zeros(len(labels), device=each.device).index_add_(0, sample, each)
-    return -torch.expm1(-total).cpu()
+    total = torch.zeros(len(labels), device=each.device).index_add(0, sample, each)
+    return -torch.expm1(-total)
 
 
-def _name(plan: Plan) -> str:
+def plan_name(plan: Plan) -> str:
     """Write what a plan does on one line, the same for equal plans."""
     steps = [step.model_dump(mode="json", exclude_defaults=True) for step in plan.steps]
     return json.dumps(steps, separators=(",", ":"), sort_keys=True)
@@ -255,7 +261,7 @@ def _first(plan: Plan) -> int:
     return plan.steps[0].layer if plan.steps else plan.num_layers - 1
 
 
-def _share(plan: Plan, *, after: int) -> float:
+def flops_share(plan: Plan, *, after: int) -> float:
     """FLOPs of a plan's layers after one, relative to all layers of the full model."""
     tokens = plan.schedule[after + 1 : -1]
     own = sum(cost.layer_flops(n + plan.text_tokens, plan.dims) for n in tokens)

@@ -19,7 +19,7 @@ from eos.errors import ConfigError, DataError
 from eos.plan import Plan
 from eos.reduce.mixture import components
 from eos.reduce.score import SCORERS
-from eos.searching.explore import Found, explore
+from eos.searching.explore import Found, confirm, explore
 from eos.searching.folder import Journal, prepare
 from eos.searching.judge import Judge
 from eos.searching.opening import describe_environment
@@ -30,8 +30,6 @@ from eos.searching.rivals import search_randomly, search_tpe
 from eos.searching.run import MOST_SKIPPED, note_skipped
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
-from eos.step import Operator
-from eos.theta import GROUPS, Theta
 
 COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
 Watch = Callable[[str, int, int], None]
@@ -39,11 +37,15 @@ Watch = Callable[[str, int, int], None]
 
 @dataclass
 class Search:
-    """A search for plans on its way: the model, the samples, what was measured."""
+    """A search for plans on its way: the model, the samples, what was measured.
+
+    The first ``pieces`` of the judge's samples decide between plans, the others confirm.
+    """
 
     backbone: Backbone
     config: SearchConfig
     judge: Judge
+    pieces: int
     train: Reader
     processes: Processes
     folder: Path
@@ -73,7 +75,9 @@ def open_search(
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
     train, validation = (Reader(source, *rest) for source in sources)
-    batch = validation.first(config.validation.samples, at_once=config.micro_batch or config.batch)
+    at_once = config.micro_batch or config.batch
+    deciding, confirming = (ceil(n / at_once) for n in _samples(config))
+    batch = validation.first((deciding + confirming) * at_once, at_once=at_once)
     if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, 100):
         reasons = " | ".join(skipped.reason for skipped in batch.skipped[:3])
         raise DataError(
@@ -97,7 +101,14 @@ def open_search(
     )
     processes.wait()
     name = model_name(backbone.model)
-    return Search(backbone, config, judge, train, processes, folder, tokens, name, watch)
+    pieces = min(deciding, len(judge.pieces))
+    return Search(backbone, config, judge, pieces, train, processes, folder, tokens, name, watch)
+
+
+def _samples(config: SearchConfig) -> tuple[int, int]:
+    """Say how many validation samples decide between plans, and how many confirm the decision."""
+    confirming = config.explore.confirm_samples if config.method == "eos" else 0
+    return config.validation.samples, confirming
 
 
 def find_plans(search: Search) -> dict[int, Found]:
@@ -115,39 +126,31 @@ def find_plans(search: Search) -> dict[int, Found]:
     return found
 
 
-def theta_of(plan: Plan) -> Theta:
-    """Write a plan as the point of Θ that it is; the scores stay with the plan."""
-    theta = Theta(
-        plan.num_layers,
-        visual_tokens=plan.visual_tokens,
-        input_site=any(step.layer < 0 for step in plan.steps),
-    )
-    theta.fix("g", 0.0).fix("c", 0.0)
-    before = plan.visual_tokens
-    for step in plan.steps:
-        assert isinstance(step.operator, Operator)
-        here = [step.layer]
-        theta.fix("g", 1.0, layers=here).fix("c", 1.0 - step.keep / before, layers=here)
-        for group, value in zip(GROUPS[2:], step.operator.omega, strict=True):
-            theta.fix(group, value, layers=here)
-        before = step.keep
-    return theta
-
-
 def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     config, judge = search.config, search.judge
+    spent = {"pieces": search.pieces, "passes": config.passes, "seed": config.seed}
     if config.method == "random":
-        return search_randomly(judge, space, passes=config.passes, seed=config.seed)
+        return search_randomly(judge, space, **spent)  # type: ignore[arg-type]
     if config.method == "tpe":
-        return search_tpe(judge, space, passes=config.passes, seed=config.seed)
+        return search_tpe(judge, space, **spent)  # type: ignore[arg-type]
     assert profile is not None
     options = config.explore
     found = explore(
-        judge, space, profile, paths=options.paths, moves=options.moves, seed=config.seed
+        judge,
+        space,
+        profile,
+        pieces=search.pieces,
+        paths=options.paths,
+        moves=options.moves,
+        seed=config.seed,
     )
     if options.gradient and space.operators:
-        found = refine(found, judge=judge, space=space, reader=search.train, config=config)
-    return found
+        search.tell(f"gradient, {space.budget} tokens", 0, config.steps)
+        folder = search.folder / f"gradient-{space.budget}"
+        shared = {"judge": judge, "space": space, "reader": search.train}
+        found = refine(found, **shared, config=config, folder=folder, pieces=search.pieces)  # type: ignore[arg-type]
+    rest = range(search.pieces, len(judge.pieces))
+    return confirm(found, judge, rest) if rest and len(found.stages) > 1 else found
 
 
 def find_profile(search: Search) -> Profile:
@@ -166,7 +169,7 @@ def find_profile(search: Search) -> Profile:
         scorers,
         visual_tokens=search.visual_tokens,
         origin=origin,
-        pieces=min(ceil(config.explore.profile_samples / at_once), len(judge.pieces)),
+        pieces=min(ceil(config.explore.profile_samples / at_once), search.pieces),
         best=config.explore.best_scorers,
         watch=lambda done, total: search.tell("profile", done, total),
     )

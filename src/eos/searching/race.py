@@ -40,7 +40,9 @@ def rungs(pieces: int, *, first: int = 1) -> list[int]:
     return found
 
 
-def race(judge: Judge, plans: Sequence[Plan], *, rounds: Sequence[int], last: int = 1) -> list[Entrant]:
+def race(
+    judge: Judge, plans: Sequence[Plan], *, rounds: Sequence[int], last: int = 1
+) -> list[Entrant]:
     """Halve the field after every round, down to ``last`` before the final one.
 
     Returns:

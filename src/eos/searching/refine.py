@@ -1,4 +1,190 @@
-"""Refine: stub."""
-def refine(found, **kwargs):
-    """Nothing yet."""
-    return found
+"""Refine: gradient descent on a plan's operators, the continuous half of the refinement.
+
+Where a plan reduces, how many tokens it keeps and which is settled; what becomes of the others, the
+Ω of every step, follows the exact gradient of the disagreement with the full model, through the
+hard forward pass that is deployed. Whether the result is better is for samples to say that the
+descent does not see (`explore.confirm`).
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from eos.backbones.memory import remembering
+from eos.data.batches import Reader
+from eos.errors import DataError
+from eos.forward import Reduction, attached
+from eos.passes import IGNORED, taught_places
+from eos.plan import Plan
+from eos.relaxation import Search
+from eos.searching.explore import Found, measured, stage
+from eos.searching.folder import Journal, Racer, State, load_state, save_state
+from eos.searching.judge import Judge, disagreement, flops_share, plan_name
+from eos.searching.points import theta_of
+from eos.searching.schedule import learning_rate
+from eos.searching.settings import SearchConfig
+from eos.searching.space import Space
+from eos.step import Operator, Step
+from eos.theta import BORDER, GROUPS, Group, Theta
+
+DIGITS = 4  # of an operator's values in a plan
+RANGES: dict[Group, tuple[float, float]] = {
+    "gamma": (BORDER, 1 - BORDER),
+    "tau": (0.01, 10.0),
+    "theta": (-0.96, 0.96),
+    "rho": (BORDER, 1 - BORDER),
+    "nu": (BORDER, 1 - BORDER),
+}
+
+
+def refine(
+    found: Found,
+    *,
+    judge: Judge,
+    space: Space,
+    reader: Reader,
+    config: SearchConfig,
+    folder: Path,
+    pieces: int,
+) -> Found:
+    """Descend on the operators of the best plan.
+
+    Args:
+        found: the best plan so far.
+        judge: of the validation samples.
+        space: of the plan.
+        reader: of the samples to learn from.
+        config: steps, batch, lr and seed of the descent.
+        folder: where it is checkpointed.
+        pieces: of the judge's samples on which the result is measured.
+    """
+    plan, processes = found.best.plan, judge.processes
+    teacher = _teacher(judge, reader, config)
+    theta = free_operators(plan)
+    optimizer = torch.optim.AdamW(
+        [theta.weights[group] for group in GROUPS[2:]], lr=config.lr, weight_decay=0.0
+    )
+    state = State([Racer(theta, optimizer)], {**judge.facts, "plan": plan_name(plan)})
+    load_state(folder, state)
+    history = Journal(folder / "history.jsonl")
+    if processes.main:
+        folder.mkdir(parents=True, exist_ok=True)
+        history.rewind(state.done)
+    while state.done < config.steps:
+        step = state.done
+        optimizer.param_groups[0]["lr"] = learning_rate(config, step)
+        values = {group: theta.value(group).tolist() for group in GROUPS[2:]}
+        loss, norm = descend_once(
+            teacher, theta, optimizer, plan=plan, step=step, batch=config.batch
+        )
+        entry = {"loss": loss, "gradient_norm": norm, "lr": learning_rate(config, step)}
+        history.append(step, {"step": step, **entry, "theta": _writable(values)})
+        state.done += 1
+        if processes.main and (state.done % config.save_every == 0 or state.done == config.steps):
+            history.flush()
+            save_state(folder, state, theta=theta)
+    judge.passes += _cost(plan, config)
+    new = space.plan(refined_steps(theta, plan))
+    assert new is not None
+    rival = measured(judge, new, range(pieces))
+    return Found(rival, (*found.stages, stage("gradient", judge, rival, tried=1)))
+
+
+def free_operators(plan: Plan) -> Theta:
+    """Write a plan as Θ whose operators can move: values on a border start a little inside."""
+    theta = theta_of(plan)
+    for step in plan.steps:
+        assert isinstance(step.operator, Operator)
+        here = [step.layer]
+        for group, value in zip(GROUPS[2:], step.operator.omega, strict=True):
+            low, high = RANGES[group]
+            theta.release(group, layers=here)
+            theta.set(group, min(max(float(value), low), high), layers=here)
+    return theta
+
+
+@torch.no_grad()
+def refined_steps(theta: Theta, plan: Plan) -> list[Step]:
+    """Read the operators of Θ back into the plan's steps."""
+    steps = []
+    for step in plan.steps:
+        row = step.layer - theta.sites[0]
+        values = {group: float(theta.value(group)[row]) for group in GROUPS[2:]}
+        rounded = {group: round(value, DIGITS) for group, value in values.items()}
+        steps.append(step.model_copy(update={"operator": Operator.model_validate(rounded)}))
+    return steps
+
+
+def descend_once(
+    teacher: Judge,
+    theta: Theta,
+    optimizer: torch.optim.Optimizer,
+    *,
+    plan: Plan,
+    step: int,
+    batch: int,
+) -> tuple[float, float]:
+    """Take one step on one piece of the samples; give the loss and the gradient's norm.
+
+    Each process has its share of the piece's ``batch`` samples; gradients are summed over all.
+    """
+    parameters = [theta.weights[group] for group in GROUPS[2:]]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    values = learnt_disagreement(teacher, theta, plan, step % len(teacher.pieces))
+    loss = values.sum() / batch
+    loss.backward()  # type: ignore[no-untyped-call]
+    grads = [parameter.grad.double() for parameter in parameters if parameter.grad is not None]
+    total = teacher.processes.total(torch.cat([*grads, loss.detach().double().cpu().view(1)]))
+    if not bool(total.isfinite().all()):
+        raise DataError(
+            f"expected finite losses and gradients of the operators, found others at step {step}; "
+            "look at the samples, or lower lr"
+        )
+    sites = len(theta.sites)
+    for row, parameter in enumerate(parameters):
+        parameter.grad = total[row * sites : (row + 1) * sites].to(parameter)
+    optimizer.step()
+    return float(total[-1]), float(total[:-1].norm())
+
+
+def learnt_disagreement(teacher: Judge, theta: Theta, plan: Plan, piece: int) -> Tensor:
+    """Disagreement of Θ on a piece, ``[B]``, with gradients to its operators."""
+    known, backbone = teacher.known(piece), teacher.backbone
+    search = Search(theta, scores={step.layer: step.score for step in plan.steps})
+    handler = Reduction(backbone, search.plan(search.sites()), search=search)
+    handler.answer, handler.wanted = known.labels != IGNORED, taught_places(known.labels)
+    with (
+        remembering(backbone, known.inputs, images=known.images, layers=False),
+        attached(backbone, handler) as model,
+    ):
+        logits: Tensor = model(**known.inputs, use_cache=False).logits
+    rows = known.labels[:, handler.wanted + 1] != IGNORED
+    reduced = log_softmax(logits[rows].float(), dim=-1)
+    return disagreement(reduced, known.answers, labels=known.labels)
+
+
+def _teacher(judge: Judge, reader: Reader, config: SearchConfig) -> Judge:
+    """Read this process's share of the samples to learn from, piece by piece."""
+    slots = judge.processes.slots(config.batch)
+    pieces = max(1, config.explore.gradient_samples // config.batch)
+    size = pieces * config.batch
+    own = [piece * config.batch + slot for piece in range(pieces) for slot in slots]
+    batch = reader.batch(0, seed=config.seed, size=size, slots=own, at_once=len(slots))
+    return Judge(judge.backbone, reader, batch, judge.processes, judge.text_tokens)
+
+
+def _cost(plan: Plan, config: SearchConfig) -> float:
+    """Compute of a descent: every sample's full pass once, then a forward and a backward (two)."""
+    samples = max(1, config.explore.gradient_samples // config.batch) * config.batch
+    return samples + 3.0 * config.steps * config.batch * flops_share(plan, after=-1)
+
+
+def _writable(values: dict[Group, list[float]]) -> dict[Group, list[float | str]]:
+    """Write infinities, which JSON does not have, as words."""
+    return {
+        group: [x if abs(x) < float("inf") else str(x) for x in row]
+        for group, row in values.items()
+    }

@@ -4,13 +4,12 @@ The first question asked of any architecture search. Both draw plans, measure ea
 samples as the default search does, and keep the best until the compute is spent.
 """
 
-from typing import Any
-
 from random import Random
+from typing import Any
 
 from eos.errors import ConfigError
 from eos.plan import Plan
-from eos.searching.explore import Found, stage
+from eos.searching.explore import Found, measured, stage
 from eos.searching.judge import Judge
 from eos.searching.race import Entrant
 from eos.searching.space import Space
@@ -20,13 +19,13 @@ WORST = 1.0  # disagreement of a proposal that no plan can be made of
 DULL = 200  # proposals in a row without a new plan after which TPE is stopped
 
 
-def search_randomly(judge: Judge, space: Space, *, passes: float, seed: int) -> Found:
+def search_randomly(judge: Judge, space: Space, *, pieces: int, passes: float, seed: int) -> Found:
     """Draw plans until ``passes`` are spent."""
     chance, start = Random(f"eos {seed} random {space.budget}"), judge.passes
     best: Entrant | None = None
     stages, tried = [], 0
     while best is None or judge.passes - start < passes:
-        new = _measured(judge, space.random_plan(chance))
+        new = measured(judge, space.random_plan(chance), range(pieces))
         tried += 1
         if best is None or new.mean < best.mean:
             best = new
@@ -34,7 +33,7 @@ def search_randomly(judge: Judge, space: Space, *, passes: float, seed: int) -> 
     return Found(best, (*stages, stage("random", judge, best, tried=tried)))
 
 
-def search_tpe(judge: Judge, space: Space, *, passes: float, seed: int) -> Found:
+def search_tpe(judge: Judge, space: Space, *, pieces: int, passes: float, seed: int) -> Found:
     """Let Optuna's tree-structured Parzen estimator propose plans until ``passes`` are spent."""
     try:
         import optuna
@@ -54,7 +53,7 @@ def search_tpe(judge: Judge, space: Space, *, passes: float, seed: int) -> Found
             study.tell(trial, WORST)
             dull += 1
             continue
-        new = _measured(judge, plan)
+        new = measured(judge, plan, range(pieces))
         study.tell(trial, new.mean)
         dull = dull + 1 if judge.passes == before else 0
         tried += 1
@@ -83,10 +82,7 @@ def propose(trial: Any, space: Space) -> Plan | None:
     counts = sorted((step.keep for step in ordered), reverse=True)
     counts[-1] = space.budget
     return space.plan(
-        [
-            step.model_copy(update={"keep": keep})
-            for step, keep in zip(ordered, counts, strict=True)
-        ]
+        [step.model_copy(update={"keep": keep}) for step, keep in zip(ordered, counts, strict=True)]
     )
 
 
@@ -100,7 +96,3 @@ def _operator(trial: Any, slot: int) -> Operator:
         rho=trial.suggest_float(f"rho{slot}", 0.0, 1.0),
         nu=trial.suggest_float(f"nu{slot}", 0.0, 1.0),
     )
-
-
-def _measured(judge: Judge, plan: Plan) -> Entrant:
-    return Entrant(plan, judge.disagreement([plan], judge.pieces)[0])

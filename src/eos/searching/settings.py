@@ -82,7 +82,11 @@ class ExploreConfig(Frozen):
         best_scorers: how many scorers of a site are measured at all counts.
         paths: schedules drawn within the profile's errors that race, besides the likeliest one.
         moves: rounds of moves; each measures the plans one change away from the best.
-        gradient: whether operators are then refined by gradient descent, for ``steps`` steps.
+        gradient: whether operators are then refined by gradient descent, for ``steps`` steps of
+            ``batch`` samples, on
+        gradient_samples: samples, drawn again and again.
+        confirm_samples: validation samples, besides those that decide, on which the plans of all
+            stages are compared at the end; 0 takes the last stage's.
     """
 
     profile: str | None = None
@@ -91,6 +95,8 @@ class ExploreConfig(Frozen):
     paths: NonNegativeInt = 8
     moves: NonNegativeInt = 2
     gradient: bool = True
+    gradient_samples: PositiveInt = 120
+    confirm_samples: NonNegativeInt = 120
 
 
 class SearchConfig(Artifact):

@@ -7,15 +7,12 @@ construction, so that no method spends effort on plans that could not be deploye
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
 from random import Random
 
 from eos import cost
 from eos.cost import Dims
 from eos.plan import Plan
 from eos.step import Operator, Step
-
-HALVINGS = 30  # of the interval in which the scale of counts is found
 
 
 @dataclass(frozen=True)
@@ -61,28 +58,14 @@ class Space:
     def fitted(self, layers: Sequence[int], counts: Sequence[int]) -> list[int] | None:
         """Rescale counts so that the last is the budget and FLOPs come as near the limit as can be.
 
-        Distances to the budget, in logarithms, are scaled by one number. None if even dropping
-        everything at the first layer costs too much.
+        None if even dropping everything at the first layer costs too much.
         """
-        most = log(self.visual_tokens / self.budget)
-        heights = [max(0.0, log(count / self.budget)) for count in counts[:-1]]
-
-        def at(scale: float) -> list[int]:
-            scaled = [min(scale * height, most) for height in heights]
-            return [*(round(self.budget * exp(height)) for height in scaled), self.budget]
-
-        if self.flops(layers, at(0.0)) > self.max_flops:
-            return None
-        if not any(heights):
-            return at(0.0)
-        low, high = 0.0, most / min(height for height in heights if height > 0)
-        if self.flops(layers, at(high)) <= self.max_flops:
-            return at(high)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            fits = self.flops(layers, at(middle)) <= self.max_flops
-            low, high = (middle, high) if fits else (low, middle)
-        return at(low)
+        return cost.fit_to_flops(
+            [*counts[:-1], self.budget],
+            tokens=self.visual_tokens,
+            max_flops=self.max_flops,
+            flops_of=lambda found: self.flops(layers, found),
+        )
 
     def plan(self, steps: Sequence[Step]) -> Plan | None:
         """Make a plan of these steps with counts fitted to the limits; None if there is none."""

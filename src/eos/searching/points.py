@@ -1,0 +1,24 @@
+"""Points: a plan as the point of Θ that it is."""
+
+from eos.plan import Plan
+from eos.step import Operator
+from eos.theta import GROUPS, Theta
+
+
+def theta_of(plan: Plan) -> Theta:
+    """Write a plan as the point of Θ that it is; the scores stay with the plan."""
+    theta = Theta(
+        plan.num_layers,
+        visual_tokens=plan.visual_tokens,
+        input_site=any(step.layer < 0 for step in plan.steps),
+    )
+    theta.fix("g", 0.0).fix("c", 0.0)
+    before = plan.visual_tokens
+    for step in plan.steps:
+        assert isinstance(step.operator, Operator)
+        here = [step.layer]
+        theta.fix("g", 1.0, layers=here).fix("c", 1.0 - step.keep / before, layers=here)
+        for group, value in zip(GROUPS[2:], step.operator.omega, strict=True):
+            theta.fix(group, value, layers=here)
+        before = step.keep
+    return theta
