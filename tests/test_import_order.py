@@ -20,6 +20,7 @@ ORDER = [
     "presets",
     "step",
     "plan",
+    "searched",
     "backbones",
     "evidence",
     "stages",
@@ -35,6 +36,7 @@ ORDER = [
     "loop",
     "evaluation",
     "reporting",
+    "cli_measure",
     "cli",
     "__main__",
 ]

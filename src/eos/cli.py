@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from eos import cli_measure
 from eos.errors import EosError
 from eos.version import __version__
 
@@ -21,7 +22,7 @@ app = typer.Typer(
 )
 
 BENCH_PRESETS = "fastv,sparsevlm-v2,sparsevlm-v1-original,pyramiddrop,tome,pool,visionzip,divprune"
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+AsJson = cli_measure.AsJson
 
 
 def _version(wanted: bool) -> None:
@@ -57,7 +58,8 @@ def verify(as_json: AsJson = False) -> None:
 @app.command()
 def plan(
     source: Annotated[
-        str, typer.Argument(help="A preset, a plan.json, a theta.json, or a run's folder.")
+        str,
+        typer.Argument(help="fastv@64, eos-miniature@64, a plan.json, or a run's folder."),
     ],
     budget: Annotated[
         int | None, typer.Option(help="Visual tokens; without it, the source's own.")
@@ -245,32 +247,8 @@ def evaluate(
     )
 
 
-@app.command()
-def fidelity(
-    out: Annotated[Path, typer.Option(help="Folder of fidelity.json and fidelity.md.")],
-    backbone: Annotated[
-        str, typer.Option(help="'miniature', a folder, or a model's name on the hub.")
-    ] = "miniature",
-    samples: Annotated[int, typer.Option(help="Questions of the world to measure on.")] = 240,
-    batch: Annotated[int, typer.Option(help="Questions at once.")] = 8,
-    fractions: Annotated[
-        str, typer.Option(help="Kept of the visual tokens, with commas between.")
-    ] = "0.5,0.2,0.05",
-    seed: Annotated[int, typer.Option(help="Of the questions.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the gradients of a search with what removing tokens really does, layer by layer."""
-    from eos.reporting.fidelity import fidelity_and_show
-
-    fidelity_and_show(
-        backbone=backbone,
-        samples=samples,
-        batch=batch,
-        fractions=fractions,
-        seed=seed,
-        out=out,
-        as_json=as_json,
-    )
+app.command()(cli_measure.profile)
+app.command()(cli_measure.fidelity)
 
 
 def main(argv: list[str] | None = None) -> int:

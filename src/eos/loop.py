@@ -17,8 +17,8 @@ from eos.backbones.processor import Processor, model_name
 from eos.data.samples import Source
 from eos.data.settings import DataConfig
 from eos.plan import Plan
-from eos.searching.gradients import find_gradients
 from eos.searching.explore import Found, Stage
+from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
 from eos.searching.planner import Search, find_plans, open_search

@@ -19,6 +19,7 @@ from eos.errors import BackboneError
 
 MINIATURE = "miniature"
 Processor: TypeAlias = ProcessorMixin  # others name it without importing transformers
+TEXT, MINIATURE_TEXT = 64, 16  # tokens of a question, templates included
 SAMPLES = 256  # values of each tensor that a model is recognised by
 
 
@@ -56,6 +57,11 @@ def fingerprint(model: PreTrainedModel) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(values.numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def text_length(source: str | Path | PreTrainedModel) -> int:
+    """Say which text length costs of a model assume: a short question with its template."""
+    return MINIATURE_TEXT if model_name(source) == MINIATURE else TEXT
 
 
 def load_processor(source: str | Path | PreTrainedModel) -> Processor:

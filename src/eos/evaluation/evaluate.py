@@ -18,6 +18,7 @@ from eos.backbones.processor import (
     load_processor,
     locate,
     model_name,
+    text_length,
 )
 from eos.config import write_atomically
 from eos.environment import environment
@@ -108,6 +109,7 @@ def _unreduced(desk: Desk, first: Item) -> Plan:
         visual_tokens=desk.visual_tokens(first),
         num_layers=backbone.num_layers,
         dims=backbone.dims,
+        text_tokens=text_length(backbone.model),
         steps=(),
     )
 

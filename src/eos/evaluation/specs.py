@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from eos.backbones.backbone import Backbone
+from eos.backbones.processor import text_length
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
-from eos.plan import TEXT_TOKENS, Plan
+from eos.plan import Plan
 from eos.presets import presets
+from eos.searched import load_searched, searched
 
 
 def named_plans(
@@ -30,7 +32,7 @@ def named_plans(
     problems += misfits(found, visual_tokens=visual_tokens, num_layers=backbone.num_layers)
     if problems:
         raise PlanError(numbered(problems))
-    sizes = {"dims": backbone.dims, "text_tokens": TEXT_TOKENS}
+    sizes = {"dims": backbone.dims, "text_tokens": text_length(backbone.model)}
     return {name: plan.model_copy(update=sizes) for name, plan in found}
 
 
@@ -66,12 +68,15 @@ def _read(spec: str, backbone: Backbone, tokens: int) -> list[tuple[str, Plan]]:
 
 
 def _preset(name: str, budget: int, backbone: Backbone, tokens: int) -> Plan:
+    if name in searched():
+        return load_searched(name, budget)
     return Plan.preset(
         name,
         budget=budget,
         visual_tokens=tokens,
         num_layers=backbone.num_layers,
         dims=backbone.dims,
+        text_tokens=text_length(backbone.model),
     )
 
 

@@ -1,9 +1,9 @@
 """Even: the baseline that needs no search. One early cut to meet the FLOPs, then steady shrinking.
 
 The number of tokens falls to m after the first layer and by the same factor at every further one,
-down to the budget; m is as large as the FLOPs limit allows. Three steps stand in for the many: after
-the first layer, a third and two thirds of the depth, each keeping what the steady schedule has in
-the middle of the stretch that follows.
+down to the budget; m is as large as the FLOPs limit allows. Three steps stand in for the many:
+after the first layer, a third and two thirds of the depth, each keeping what the steady schedule
+has in the middle of the stretch that follows.
 """
 
 from eos import cost

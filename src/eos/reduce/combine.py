@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.reduce.operate import Norm, Omega
 from eos.reduce.mixture import scorers_of
+from eos.reduce.operate import Norm, Omega
 from eos.reduce.originals.prumerge import PruMerged, class_attention, prumerge, prumerge_plus
 from eos.reduce.originals.sparsevlm import cluster_count, pool_size, recycle
 from eos.reduce.originals.tome import merge_to

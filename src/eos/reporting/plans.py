@@ -17,7 +17,9 @@ from eos.evaluation.tasks import TASKS
 from eos.plan import Plan
 from eos.presets import BudgetKind, Preset, presets
 from eos.reduce.score import SCORERS
+from eos.searched import load_searched, searched
 from eos.searching.files import configs, purpose, read_config
+from eos.searching.profile import Profile
 from eos.searching.settings import SearchConfig
 from eos.theta import Theta, ThetaFile
 
@@ -30,6 +32,7 @@ SCHEMAS: dict[str, type[Artifact]] = {
     "eos.results/1": Results,
     "eos.search/1": SearchConfig,
     "eos.fidelity/1": Fidelity,
+    "eos.profile/1": Profile,
 }
 
 
@@ -41,8 +44,11 @@ def find_plan(
         raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
     path, wanted = Path(source), cast(BudgetKind, kind)
     if path.is_dir():
-        path = path / "theta.json"
+        return _plan_of_run(path, budget, wanted)
     if not path.suffix and not path.exists():
+        source, budget = _with_budget(source, budget)
+        if budget is not None and source in searched():
+            return load_searched(source, budget)
         if budget is None:
             raise ConfigError(f"expected --budget for the preset {source!r}; found none")
         return Plan.preset(
@@ -57,6 +63,28 @@ def find_plan(
         return Plan.from_theta(Theta.load(path), budget=budget, kind=wanted, text_tokens=text)
     plan = Plan.load(path)
     return plan if budget is None else plan.rescaled(budget, kind=wanted)
+
+
+def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:
+    """Take the plan that a run found for this budget; else rescale the one it was asked for."""
+    own = folder / f"plan-{budget}.json"
+    if kind == "final" and own.exists():
+        return Plan.load(own)
+    plan = Plan.load(folder / "plan.json")
+    return plan if budget is None else plan.rescaled(budget, kind=kind)
+
+
+def _with_budget(source: str, budget: int | None) -> tuple[str, int | None]:
+    """Read ``fastv@64`` as a name and a budget; --budget may say it instead, not too."""
+    name, at, number = source.rpartition("@")
+    if not at:
+        return source, budget
+    if budget is not None or not number.isdigit():
+        raise ConfigError(
+            f"expected one budget, as in fastv@64 or fastv --budget 64; found {source!r} and "
+            f"--budget {budget}"
+        )
+    return name, int(number)
 
 
 def catalogue(what: str) -> dict[str, dict[str, str]]:

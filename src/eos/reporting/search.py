@@ -143,7 +143,7 @@ def search_watched(
         ) from None
 
 
-def _placed(config: SearchConfig, processes: Processes) -> Backbone:
+def load_placed(config: SearchConfig, processes: Processes) -> Backbone:
     """Load the backbone where it belongs: where all of it fits first, if it will be sharded."""
     source = locate(config.backbone)
     if not processes.sharding:
@@ -158,7 +158,7 @@ def _placed(config: SearchConfig, processes: Processes) -> Backbone:
 
 
 def _searched(config: SearchConfig, out: Path, processes: Processes, *, quiet: bool) -> Answer:
-    backbone = _placed(config, processes)
+    backbone = load_placed(config, processes)
     processor = load_processor(config.backbone)
     console = Console(stderr=True)
     columns = (

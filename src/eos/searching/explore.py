@@ -1,7 +1,8 @@
 """Explore: from a profile to a plan. Shortest paths, a race, moves; the default way to search.
 
-1. The profile's shortest path, and paths through curves drawn anew within their errors, each with
-   every start of the operator: candidates that differ where the profile is not certain.
+1. The profile's shortest path, those that begin at each other site, and paths through curves drawn
+   anew within their errors, each with every start of the operator: candidates that differ where the
+   profile is not certain.
 2. A race: all of them on few samples, the better half on more.
 3. Moves: the plans one change away from the winner race against it; the best goes on.
 
@@ -26,6 +27,7 @@ from eos.searching.space import Space
 from eos.step import Operator, Step
 
 CAUTIONS = (0.0, 1.0)  # standard errors added to a profile for the first paths
+STARTS = 2  # operators that paths start with: pruning, merging
 FINALISTS = 4  # of a race that are measured on all samples
 FIRST = 8  # the first round of a race measures on one in so many pieces
 
@@ -62,9 +64,10 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
     read = [read_costs(profile, space, caution=caution) for caution in CAUTIONS]
     read += [read_costs(profile, space, chance=chance) for _ in range(paths)]
     found = [shortest_path(costs, space) for costs in read]
+    found += [shortest_path(read[0], space, first=site) for site in space.sites]
     plans = [
         space.plan(_with_operator(steps, operator))
-        for operator in (OPERATORS if space.operators else OPERATORS[:1])
+        for operator in OPERATORS[: STARTS if space.operators else 1]
         for steps in found
         if steps is not None
     ]

@@ -6,8 +6,8 @@ answer's text, and what the full model does not know cancels out, so few samples
 *disagreement* is 1 - exp(-divergence): between 0 and 1, on the scale of accuracy, and a sample that
 is lost anyway cannot outweigh all others.
 
-Passes are deployed forward passes. Each measurement is a line of ``trials.jsonl``: a search that was
-interrupted runs again, finds what it measured there, and decides as it would have.
+Passes are deployed forward passes. Each measurement is a line of ``trials.jsonl``: a search that
+was interrupted runs again, finds what it measured there, and decides as it would have.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Moves: small changes of a plan, measured as deployed; the discrete half of the refinement.
 
-Each move changes one step: its layer by one, its share of the tokens, its scorer, its operator. What
-it changes in the loss is the slope along that coordinate, on the very samples and in the very
+Each move changes one step: its layer by one, its share of the tokens, its scorer, its operator.
+What it changes in the loss is the slope along that coordinate, on the very samples and in the very
 context of the plan, so no surrogate stands between the search and what is deployed.
 """
 
@@ -41,7 +41,7 @@ def neighbours(plan: Plan, space: Space, *, ranking: dict[int, list[str]]) -> li
         if others:
             found.append(space.plan(_ending(others, space)))
     if len(plan.steps) < space.max_layers:
-        found += [space.plan([*plan.steps, step]) for step in _additions(plan, space, ranking)]
+        found += [space.plan(steps) for steps in _additions(plan, space, ranking)]
     unique = dict.fromkeys(new for new in found if new is not None and new != plan)
     return list(unique)
 
@@ -79,15 +79,25 @@ def _ending(steps: Sequence[Step], space: Space) -> list[Step]:
     return [*ordered[:-1], ordered[-1].model_copy(update={"keep": space.budget})]
 
 
-def _additions(plan: Plan, space: Space, ranking: dict[int, list[str]]) -> Iterator[Step]:
-    """Steps halfway, in tokens, between what enters a site and what leaves the next step."""
+def _additions(plan: Plan, space: Space, ranking: dict[int, list[str]]) -> Iterator[list[Step]]:
+    """Add a step at every free site, halfway in tokens between its neighbours'.
+
+    After the last step the new one keeps the budget, and the last stops halfway before it.
+    """
     taken = {step.layer for step in plan.steps}
-    after = {step.layer: step.keep for step in plan.steps}
     for site in space.sites:
-        if site in taken or site > plan.steps[-1].layer:
+        if site in taken:
             continue
-        before = [keep for layer, keep in after.items() if layer < site]
-        later = next(step.keep for step in plan.steps if step.layer > site)
-        entering = before[-1] if before else space.visual_tokens
-        keep = round((entering * later) ** 0.5)
-        yield Step(layer=site, keep=keep, score=ranking[site][0])
+        before = [step for step in plan.steps if step.layer < site]
+        after = [step for step in plan.steps if step.layer > site]
+        new = Step(layer=site, keep=space.budget, score=ranking[site][0])
+        if after:
+            entering = before[-1].keep if before else space.visual_tokens
+            yield [*before, _halfway(new, entering, after[0].keep), *after]
+        else:
+            entering = before[-2].keep if len(before) > 1 else space.visual_tokens
+            yield [*before[:-1], _halfway(before[-1], entering, space.budget), new]
+
+
+def _halfway(step: Step, more: int, less: int) -> Step:
+    return step.model_copy(update={"keep": round((more * less) ** 0.5)})

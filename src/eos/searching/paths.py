@@ -76,8 +76,11 @@ def read_costs(
     return Costs(grid, loss, score)
 
 
-def shortest_path(costs: Costs, space: Space) -> list[Step] | None:
-    """Find the steps of least cost within the limits; None if none meets them."""
+def shortest_path(costs: Costs, space: Space, *, first: int | None = None) -> list[Step] | None:
+    """Find the steps of least cost within the limits, beginning at site ``first`` if it is given.
+
+    None if no path meets the limits.
+    """
     flops = _bucketed(costs, space)
     size, sites = len(costs.grid), list(costs.loss)
     # best[j, f]: least loss with j-th count left and f buckets spent on layers up to this site
@@ -87,6 +90,8 @@ def shortest_path(costs: Costs, space: Space) -> list[Step] | None:
     reached = {(0, -2): start}  # (steps, last site); the path begins before the input
     for used in range(1, space.max_layers + 1):
         for site in sites:
+            if used == 1 and first not in (None, site):
+                continue
             came, origin = _arrive(reached, used - 1, site, flops)
             if came is None or origin is None:
                 continue

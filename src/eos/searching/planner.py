@@ -214,7 +214,7 @@ def space_of(search: Search, budget: int) -> Space:
 def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[str, ...]]:
     """List the scorers of every site; the last layer is none, for nothing attends after it."""
     names = config.scorers or tuple(name for name in SCORERS if _universal(name))
-    found = {layer: names for layer in range(max(1, num_layers - 1))}
+    found = dict.fromkeys(range(max(1, num_layers - 1)), names)
     early = tuple(name for name in names if _works_early(name))
     if config.reduces_input and early:
         found[-1] = early

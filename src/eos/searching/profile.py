@@ -1,7 +1,7 @@
 """Profile: what dropping tokens costs at every site, by every scorer, down to every count.
 
 One reducer at a time prunes to a count after one layer (or before the decoder), and nothing else is
-reduced; its disagreement with the full model is a point of the curve L_l(n) of that site and scorer.
+reduced; its disagreement with the full model is a point of the curve L_l(n) of site and scorer.
 Curves are the integrals of the slopes that a gradient search would follow, measured instead of
 estimated: they have the right size everywhere, and a shortest path over them (`paths`) gives the
 schedule of any budget.
@@ -93,7 +93,7 @@ def counts(visual_tokens: int) -> list[int]:
 
 def screening_count(visual_tokens: int) -> int:
     """Say at which count all scorers are compared."""
-    return max(1, round(visual_tokens / 2**SCREENING))
+    return max(1, round(visual_tokens / 2.0**SCREENING))
 
 
 def measure_profile(

@@ -1,4 +1,4 @@
-"""Race: successive halving. Many plans on few samples, the better half on more, until one is left."""
+"""Race: successive halving. Many plans on few samples, the better half on more, until one wins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

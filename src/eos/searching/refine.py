@@ -6,7 +6,10 @@ hard forward pass that is deployed. Whether the result is better is for samples 
 descent does not see (`explore.confirm`).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -29,6 +32,7 @@ from eos.searching.space import Space
 from eos.step import Operator, Step
 from eos.theta import BORDER, GROUPS, Group, Theta
 
+Values: TypeAlias = dict[Group, list[float | str]]  # by group and site; infinities are words
 DIGITS = 4  # of an operator's values in a plan
 RANGES: dict[Group, tuple[float, float]] = {
     "gamma": (BORDER, 1 - BORDER),
@@ -82,11 +86,15 @@ def refine(
         entry = {"loss": loss, "gradient_norm": norm, "lr": learning_rate(config, step)}
         history.append(step, {"step": step, **entry, "theta": _writable(values)})
         state.done += 1
-        if processes.main and (state.done % config.save_every == 0 or state.done == config.steps):
-            history.flush()
-            save_state(folder, state, theta=theta)
+        if state.done % config.save_every == 0 or state.done == config.steps:
+            if processes.main:
+                history.flush()
+                save_state(folder, state, theta=theta)
+            history.lines.clear()  # the main process writes for all
     judge.passes += _cost(plan, config)
-    new = space.plan(refined_steps(theta, plan))
+    processes.wait()
+    trajectory = [entry["theta"] for entry in history.entries()]
+    new = space.plan(refined_steps(trajectory, plan))
     assert new is not None
     rival = measured(judge, new, range(pieces))
     return Found(rival, (*found.stages, stage("gradient", judge, rival, tried=1)))
@@ -105,15 +113,20 @@ def free_operators(plan: Plan) -> Theta:
     return theta
 
 
-@torch.no_grad()
-def refined_steps(theta: Theta, plan: Plan) -> list[Step]:
-    """Read the operators of Θ back into the plan's steps."""
+def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
+    """Put the operators' mean over the last half of a descent into the plan's steps.
+
+    A batch is noisy and so is where a descent ends; the mean of where it has been is not.
+    """
+    late = trajectory[len(trajectory) // 2 :]
     steps = []
     for step in plan.steps:
-        row = step.layer - theta.sites[0]
-        values = {group: float(theta.value(group)[row]) for group in GROUPS[2:]}
-        rounded = {group: round(value, DIGITS) for group, value in values.items()}
-        steps.append(step.model_copy(update={"operator": Operator.model_validate(rounded)}))
+        row = step.layer - min(0, plan.steps[0].layer)
+        values = {
+            group: round(fmean(float(found[group][row]) for found in late), DIGITS)
+            for group in GROUPS[2:]
+        }
+        steps.append(step.model_copy(update={"operator": Operator.model_validate(values)}))
     return steps
 
 
@@ -182,7 +195,7 @@ def _cost(plan: Plan, config: SearchConfig) -> float:
     return samples + 3.0 * config.steps * config.batch * flops_share(plan, after=-1)
 
 
-def _writable(values: dict[Group, list[float]]) -> dict[Group, list[float | str]]:
+def _writable(values: dict[Group, list[float]]) -> Values:
     """Write infinities, which JSON does not have, as words."""
     return {
         group: [x if abs(x) < float("inf") else str(x) for x in row]

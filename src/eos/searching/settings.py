@@ -93,9 +93,9 @@ class ExploreConfig(Frozen):
     profile_samples: PositiveInt = 45
     best_scorers: PositiveInt = 2
     paths: NonNegativeInt = 8
-    moves: NonNegativeInt = 2
+    moves: NonNegativeInt = 1
     gradient: bool = True
-    gradient_samples: PositiveInt = 120
+    gradient_samples: PositiveInt = 60
     confirm_samples: NonNegativeInt = 120
 
 

@@ -1,0 +1,96 @@
+"""The space of plans: limits are met by construction, and every drawn plan is inside."""
+
+from random import Random
+
+import pytest
+
+from eos import Operator, Step
+from eos.cost import LLAMA_7B, fit_to_flops
+from eos.searching.moves import neighbours
+from eos.searching.space import Space
+
+NAMES = ("text-raters", "all-text", "diversity")
+
+
+def space(**changes):
+    told = {"num_layers": 12, "visual_tokens": 576, "dims": LLAMA_7B, "text_tokens": 16}
+    told |= {"budget": 16, "max_flops": 0.25, "max_layers": 3}
+    told |= {"scorers": {-1: ("diversity",), **dict.fromkeys(range(11), NAMES)}}
+    return Space(**{**told, **changes})
+
+
+def steps(*pairs, score="all-text"):
+    return [Step(layer=layer, keep=keep, score=score) for layer, keep in pairs]
+
+
+def test_counts_are_fitted_to_the_flops_limit_from_either_side():
+    here = space()
+    for wanted in ([500, 400, 16], [40, 20, 16]):
+        plan = here.plan(steps(*zip((0, 4, 8), wanted, strict=True)))
+        assert plan.steps[-1].keep == 16
+        assert 0.97 * 0.25 < plan.expected.flops_ratio <= 0.25
+    unfitted = here.flops((0, 4, 8), (500, 400, 16))
+    assert unfitted > 0.25  # what the limit was needed for
+
+
+def test_what_cannot_be_met_is_no_plan():
+    assert space().plan(steps((9, 16))) is None
+    assert space(max_flops=0.9).plan(steps((9, 16))) is not None
+
+
+def test_a_step_that_drops_nothing_is_left_out():
+    plan = space(max_flops=1.0).plan(steps((0, 576), (4, 100), (8, 16)))
+    assert [step.layer for step in plan.steps] == [8]  # with FLOPs to spare, all tokens stay
+
+
+def test_fitting_keeps_the_order_and_the_last():
+    counts = fit_to_flops([300, 50, 10], tokens=576, max_flops=400, flops_of=sum)
+    assert counts[-1] == 10
+    assert counts == sorted(counts, reverse=True)
+    assert 380 < sum(counts) <= 400
+    assert fit_to_flops([300, 50, 10], tokens=576, max_flops=29, flops_of=sum) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_plans_are_inside(seed):
+    here = space()
+    plan = here.random_plan(Random(seed))
+    assert plan == here.random_plan(Random(seed))
+    assert plan.expected.final_tokens == 16
+    assert plan.expected.flops_ratio <= 0.25
+    assert 1 <= len(plan.steps) <= 3
+    assert all(step.score in here.scorers[step.layer] for step in plan.steps)
+
+
+def test_without_operators_all_plans_prune():
+    drawn = [space(operators=False).random_plan(Random(seed)) for seed in range(30)]
+    assert {step.operator for plan in drawn for step in plan.steps} == {Operator()}
+    free = [space().random_plan(Random(seed)) for seed in range(30)]
+    assert len({step.operator for plan in free for step in plan.steps}) > 10
+
+
+def test_neighbours_differ_in_one_step_and_stay_inside():
+    here = space()
+    ranking = {site: list(names) for site, names in here.scorers.items()}
+    plan = here.plan(steps((0, 200), (4, 60), (8, 16)))
+    around = neighbours(plan, here, ranking=ranking)
+    assert plan not in around
+    assert len(set(around)) == len(around) > 20
+    for other in around:
+        assert other.expected.flops_ratio <= 0.25
+        assert other.expected.final_tokens == 16
+        same = {(s.layer, s.score, s.operator) for s in plan.steps}
+        assert len(same & {(s.layer, s.score, s.operator) for s in other.steps}) >= 2
+    layers = {tuple(step.layer for step in other.steps) for other in around}
+    assert {(1, 4, 8), (0, 3, 8), (0, 4, 9), (0, 8), (-1, 4, 8)} <= layers
+    scores = {step.score for other in around for step in other.steps}
+    assert "0.7*all-text+0.3*diversity" in scores
+    # at the input only what works there
+    assert all(s.score == "diversity" for other in around for s in other.steps if s.layer < 0)
+
+
+def test_a_plan_with_room_gains_steps():
+    here = space()
+    ranking = {site: list(names) for site, names in here.scorers.items()}
+    around = neighbours(here.plan(steps((0, 16))), here, ranking=ranking)
+    assert {len(plan.steps) for plan in around} == {1, 2}
