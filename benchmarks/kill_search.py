@@ -27,7 +27,17 @@ def command(model: Path, out: Path, steps: int) -> list[str]:
     """Write the command of a small search that saves often and races."""
     settings = [f"backbone={model}", f"steps={steps}", "batch=2", "micro_batch=null"]
     settings += ["validation.samples=4", "race=0.2", "save_every=3", "objective.align_layers=null"]
-    return [sys.executable, "-m", "eos", "search", *settings, "--quiet", "--out", str(out)]
+    return [
+        sys.executable,
+        "-m",
+        "eos",
+        "search",
+        "paper-miniature",
+        *settings,
+        "--quiet",
+        "--out",
+        str(out),
+    ]
 
 
 def start(model: Path, out: Path, steps: int) -> "subprocess.Popen[bytes]":

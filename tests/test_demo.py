@@ -8,7 +8,8 @@ from eos.evaluation.results import Results
 from eos.presets import presets
 from eos.reporting import demo
 
-QUICK = ["steps=2", "batch=2", "starts=null", "validation.samples=2", "objective.align_layers=[1]"]
+QUICK = ["steps=2", "batch=2", "validation.samples=2", "scorers=[diversity,all-text]"]
+QUICK += ["explore.profile_samples=2", "explore.paths=1", "explore.confirm_samples=2"]
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,7 @@ def test_the_found_plan_is_saved_at_every_budget(shown):
     out, _ = shown
     plans = {budget: Plan.load(out / f"plan-{budget}.json") for budget in demo.BUDGETS}
     assert {budget: plan.steps[-1].keep for budget, plan in plans.items()} == {64: 64, 16: 16}
-    layers = [[step.layer for step in plan.steps] for plan in plans.values()]
-    assert layers[0] == layers[1]
+    assert plans[64].steps != plans[16].steps
 
 
 def test_the_report_has_every_run_and_the_code_to_use_the_plan(shown):

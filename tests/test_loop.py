@@ -32,7 +32,15 @@ def backbone(sibling):
 
 
 def settings(**changes):
-    small = {"steps": 5, "batch": 2, "budget": 64, "lr": 0.05, "save_every": 2, "log_every": 1}
+    small = {
+        "method": "paper",
+        "steps": 5,
+        "batch": 2,
+        "budget": 64,
+        "lr": 0.05,
+        "save_every": 2,
+        "log_every": 1,
+    }
     small |= {"validation": {"samples": 2}, "data": WORLD, "answers": "last"}
     small |= {"gate_temperature": (1.0, 4.0)}
     return SearchConfig(**{**small, **changes})
@@ -407,7 +415,7 @@ def test_launchers_that_would_take_the_model_over_are_refused(monkeypatch, optio
 
 
 def test_a_sharded_backbone_wants_even_batches_and_no_device_map(backbone):
-    from eos.reporting.search import _placed
+    from eos.reporting.search import load_placed
     from eos.searching.processes import Processes
 
     processes = Processes()
@@ -418,4 +426,4 @@ def test_a_sharded_backbone_wants_even_batches_and_no_device_map(backbone):
     with pytest.raises(ConfigError, match=r"2 processes share evenly.*found 3"):
         processes.slots(3)
     with pytest.raises(ConfigError, match=r"expected no device_map with --use_fsdp.*'auto'"):
-        _placed(SearchConfig(device_map="auto"), processes)
+        load_placed(SearchConfig(device_map="auto"), processes)

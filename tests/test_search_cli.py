@@ -23,7 +23,7 @@ SMALL += ["data.families=[presence, digit]", "save_every=2", "micro_batch=null"]
 
 
 def command(sibling, out, *more):
-    return ["search", f"backbone={sibling}", *SMALL, *more, "--out", str(out)]
+    return ["search", "paper-miniature", f"backbone={sibling}", *SMALL, *more, "--out", str(out)]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,12 @@ def test_a_folder_of_another_search_is_refused(sibling, finished, capsys):
 
 def test_configurations_are_listed(capsys):
     assert cli.main(["ls", "configs", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["configs"]) == {"miniature", "llava-1.5-7b"}
+    assert set(json.loads(capsys.readouterr().out)["configs"]) == {
+        "miniature",
+        "paper-miniature",
+        "llava-1.5-7b",
+        "paper-llava-1.5-7b",
+    }
 
 
 def test_help_does_not_wait_for_torch():

@@ -36,7 +36,7 @@ def test_every_packaged_configuration_is_read_and_written_back(name, tmp_path):
 
 
 def test_the_papers_configuration_is_the_papers_table():
-    config = read_config("llava-1.5-7b")
+    config = read_config("paper-llava-1.5-7b")
     table = {"lr": 1e-3, "weight_decay": 0.0, "clip": 1.0, "batch": 4, "steps": 4000}
     table |= {"warmup": 0.05, "seed": 42, "layers": (2, 6, 15), "init": "uniform"}
     assert {key: config.model_dump()[key] for key in table} == table
@@ -46,7 +46,9 @@ def test_the_papers_configuration_is_the_papers_table():
     theta = first_theta(config, 0, num_layers=32, visual_tokens=576)
     assert theta.value("gamma")[6].item() == pytest.approx(0.5)
     assert theta.value("tau")[6].item() == pytest.approx(0.5)
-    assert (Path(__file__).parent.parent / "configs" / "search" / "llava-1.5-7b.yaml").exists()
+    assert (
+        Path(__file__).parent.parent / "configs" / "search" / "paper-llava-1.5-7b.yaml"
+    ).exists()
 
 
 def test_the_command_line_wins_false_and_zero_included():
@@ -208,7 +210,7 @@ def test_sharpening_parts_gates_and_leaves_counts_in_place():
 
 
 def test_the_papers_rate_can_open_a_closed_gate():
-    config = read_config("llava-1.5-7b")
+    config = read_config("paper-llava-1.5-7b")
     theta = first_theta(config, 0, num_layers=32, visual_tokens=576)
     reach = sum(learning_rate(config, step) for step in range(config.steps))  # Adam's, at most
     assert reach > -theta.weights["g"].min().item()

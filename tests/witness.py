@@ -13,13 +13,13 @@ from eos.reporting import search
 
 def main() -> int:
     """Look at the backbone that the command loads."""
-    place, seen = search._placed, []
+    place, seen = search.load_placed, []
 
     def placed(config, processes):
         seen.append((place(config, processes), distributed.get_world_size()))
         return seen[-1][0]
 
-    search._placed = placed
+    search.load_placed = placed
     code = cli.main(sys.argv[1:])
     backbone, count = seen[0]
     weights = [weight for layer in backbone.layers for weight in layer.parameters()]

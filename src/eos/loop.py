@@ -24,7 +24,16 @@ from eos.searching.opening import open_run, pick_sources
 from eos.searching.planner import Search, find_plans, open_search
 from eos.searching.points import theta_of
 from eos.searching.processes import stoppable
-from eos.searching.run import Run, Status, Watch, check_finite, keep_step, note_skipped, note_step
+from eos.searching.run import (
+    Run,
+    Status,
+    Watch,
+    check_finite,
+    keep_step,
+    logged,
+    note_skipped,
+    note_step,
+)
 from eos.searching.schedule import (
     drawn_budget,
     learning_rate,
@@ -142,6 +151,7 @@ def descend(run: Run) -> None:
             batch=batch,
             processes=run.processes,
             stop=run.stopping.asked,
+            apart=logged(config, turn),
         )
         check_finite(run, found, batch, turn)
         limit = float("inf") if config.clip is None else config.clip

@@ -67,10 +67,10 @@ def demo_and_show(*, changes: list[str], out: Path, limit: int) -> None:
 
 
 def save_plans(found: Answer, out: Path) -> dict[str, Path]:
-    """Write the found plan at every budget, without another search."""
+    """Write the found plan of every budget."""
     paths = {f"{SEARCHED}@{budget}": out / f"plan-{budget}.json" for budget in BUDGETS}
     for budget, path in zip(BUDGETS, paths.values(), strict=True):
-        found.plan.rescaled(budget).save(path)
+        found.plans[budget].save(path)
     return paths
 
 
@@ -98,17 +98,32 @@ def report(found: Answer, results: Results, *, use: str) -> str:
     """Write the page: what was found, how it does, how to use it."""
     head = " | ".join(COLUMNS)
     regimes = "\n".join(f"| {' | '.join(row)} |" for row in regime_rows(found.plan))
-    gaps = "; ".join(
-        f"{gap.budget} tokens: {gap.gap.mean:+.4f} ± {gap.gap.stderr:.4f}" for gap in found.gaps
-    )
     return (
         "# A search on the miniature\n\n"
-        f"Found from the {found.start} start, at {found.plan.expected.final_tokens} final "
-        f"tokens:\n\n| {head} |\n|{'---|' * len(COLUMNS)}\n{regimes}\n\n"
-        f"Discretisation gap, in validation loss: {gaps}.\n\n"
+        f"Found at {found.plan.expected.final_tokens} final tokens:\n\n"
+        f"| {head} |\n|{'---|' * len(COLUMNS)}\n{regimes}\n\n{stages(found)}\n"
         f"## Beside prior methods\n\n{markdown(results)}\n"
         f"## Use the plan\n\n```python\n{use}```\n"
     )
+
+
+def stages(found: Answer) -> str:
+    """Write what each stage of the search found, as Markdown."""
+    lines = ["| budget | stage | plans tried | disagreement | passes | after layer: tokens left |"]
+    lines.append("|---:|---|---:|---:|---:|---|")
+    for budget, own in found.stages.items():
+        for stage in own:
+            steps = ", ".join(f"{step.layer}: {step.keep}" for step in stage.steps)
+            mean, error = stage.disagreement.mean, stage.disagreement.stderr
+            lines.append(
+                f"| {budget} | {stage.name} | {stage.tried} | {mean:.4f} ± {error:.4f} | "
+                f"{stage.passes:.0f} | {steps} |"
+            )
+    lines.append(
+        "\nDisagreement with the full model on the samples that the stage decided by, ± standard "
+        "error; passes: forward passes of one question through the full decoder so far."
+    )
+    return "\n".join(lines) + "\n"
 
 
 def _spec(name: str, budget: int) -> str:

@@ -30,7 +30,7 @@ from eos.searching.settings import SearchConfig
 from eos.step import Operator
 
 WIDTH = 120  # of tables that go to a file
-COLUMNS = ("slot", "layer", "keep", "γ", "τ", "θ", "ρ", "ν", "regime")
+COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")
 
 
 def search_and_show(
@@ -62,7 +62,8 @@ def regime_rows(plan: Plan) -> list[list[str]]:
         numbers += [f"{rho:.3f}", f"{nu:.3f}"]
         name = step.operator.regime.name
         label = f"{name} corner" if name != "hybrid" else f"interior {step.operator.label}"
-        rows.append([f"l{slot}", str(step.layer), str(step.keep), *numbers, label])
+        where = [f"l{slot}", str(step.layer), str(step.keep), step.score]
+        rows.append([*where, *numbers, label])
     return rows
 
 
@@ -71,13 +72,15 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
     console = Console(width=width)
     table = Table(title="The searched operator at each layer that reduces", title_justify="left")
     for column in COLUMNS:
-        table.add_column(column, justify="left" if column in ("slot", "regime") else "right")
+        table.add_column(
+            column, justify="left" if column in ("slot", "score", "regime") else "right"
+        )
     for row in regime_rows(found.plan):
         table.add_row(*row)
     console.print(table)
     cost = found.plan.expected
     console.print(
-        f"{found.plan.backbone}, from the {found.start} start: {cost.final_tokens} final tokens, "
+        f"{found.plan.backbone}, {_origin(found)}: {cost.final_tokens} final tokens, "
         f"{cost.mean_tokens:.1f} mean entering a layer, FLOPs x{cost.flops_ratio:.3f}, KV cache "
         f"x{cost.kv_bytes_ratio:.3f} (prefill with {cost.text_tokens} text tokens)",
         highlight=False,
@@ -99,6 +102,10 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
         gaps.add_row(str(gap.budget), *cells, str(gap.samples))
     console.print(gaps)
     console.print(f"saved {out / 'theta.json'} and {out / 'plan.json'}", highlight=False)
+
+
+def _origin(found: Answer) -> str:
+    return f"method {found.start}" if found.stages else f"from the {found.start} start"
 
 
 def saved(found: Answer, out: Path) -> list[Path]:

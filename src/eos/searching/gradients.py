@@ -1,8 +1,10 @@
 """Gradients: one step's losses and their derivatives, the same on one process as on several."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
+from torch import Tensor
 
 from eos.backbones.backbone import Backbone
 from eos.backbones.processor import place_batch
@@ -26,6 +28,7 @@ class Found:
         skipped: how many of them could not be used.
         stop: whether any process was asked to stop.
         finite: whether the losses and all derivatives are numbers.
+        norms: of each weighted term's own gradient, by name; empty if they were not measured.
     """
 
     terms: dict[str, float]
@@ -33,6 +36,7 @@ class Found:
     skipped: int
     stop: bool
     finite: bool
+    norms: dict[str, float]
 
 
 def find_gradients(
@@ -45,15 +49,17 @@ def find_gradients(
     batch: Batch,
     processes: Processes,
     stop: bool = False,
+    apart: bool = False,
 ) -> Found:
     """Leave the gradient of the global batch in Θ's weights (Eqs. 13-14).
 
     Losses are means over samples, so a part of n samples counts n of the batch; constraints, which
-    every part has, add up to once.
+    every part has, add up to once. ``apart`` differentiates the terms one by one, so that their
+    gradients can be compared; it takes one more backward pass.
     """
     parameters = [theta.weights[group] for group in GROUPS]
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
+    weights = config.objective.weights if apart else {"total": 1.0}
+    grads = {name: torch.zeros(sum(p.numel() for p in parameters)).double() for name in weights}
     seen = AtBudget(theta, budget) if config.budgets else theta
     terms = torch.zeros(len(TERMS), dtype=torch.float64)
     for piece in batch.pieces():
@@ -70,15 +76,18 @@ def find_gradients(
             checkpoint=config.checkpoint,
         )
         share = len(piece) / config.batch
-        (share * losses.total).backward()  # type: ignore[no-untyped-call]
+        for name, weight in weights.items():
+            term = share * weight * vars(losses)[name]
+            grads[name] += _gradient(term, parameters, last=name == list(weights)[-1])
         terms += share * torch.tensor(list(losses.as_floats().values()), dtype=torch.float64)
     counts = torch.tensor([batch.tried, len(batch.skipped), stop], dtype=torch.float64)
-    grads = [parameter.grad.double() for parameter in parameters if parameter.grad is not None]
-    total = processes.total(torch.cat([*grads, terms, counts]))
-    sites = len(theta.sites)
+    total = processes.total(torch.cat([*grads.values(), terms, counts]))
+    sites, size = len(theta.sites), len(next(iter(grads.values())))
+    found = dict(zip(grads, total[: len(grads) * size].view(len(grads), size), strict=True))
+    joint = sum(found.values(), torch.zeros(size).double())
     for row, parameter in enumerate(parameters):
-        parameter.grad = total[row * sites : (row + 1) * sites].to(parameter)
-    numbers = total[len(parameters) * sites :].tolist()
+        parameter.grad = joint[row * sites : (row + 1) * sites].to(parameter)
+    numbers = total[len(grads) * size :].tolist()
     tried, skipped, stopping = (int(x) for x in numbers[len(TERMS) :])
     return Found(
         terms=dict(zip(TERMS, numbers, strict=False)),
@@ -86,4 +95,15 @@ def find_gradients(
         skipped=skipped,
         stop=stopping > 0,
         finite=bool(total.isfinite().all()),
+        norms={name: float(own.norm()) for name, own in found.items()} if apart else {},
     )
+
+
+def _gradient(term: Tensor, parameters: Sequence[Tensor], *, last: bool) -> Tensor:
+    """Derivative of one term in all weights, flat; zero where a term does not depend on them."""
+    if not term.requires_grad:
+        return torch.zeros(sum(p.numel() for p in parameters)).double()
+    found = torch.autograd.grad(
+        term, parameters, retain_graph=not last, allow_unused=True, materialize_grads=True
+    )
+    return torch.cat([gradient.double().cpu() for gradient in found])

@@ -80,9 +80,7 @@ def refine(
         step = state.done
         optimizer.param_groups[0]["lr"] = learning_rate(config, step)
         values = {group: theta.value(group).tolist() for group in GROUPS[2:]}
-        loss, norm = descend_once(
-            teacher, theta, optimizer, plan=plan, step=step, batch=config.batch
-        )
+        loss, norm = descend_once(teacher, theta, optimizer, plan=plan, step=step, config=config)
         entry = {"loss": loss, "gradient_norm": norm, "lr": learning_rate(config, step)}
         history.append(step, {"step": step, **entry, "theta": _writable(values)})
         state.done += 1
@@ -137,17 +135,18 @@ def descend_once(
     *,
     plan: Plan,
     step: int,
-    batch: int,
+    config: SearchConfig,
 ) -> tuple[float, float]:
     """Take one step on one piece of the samples; give the loss and the gradient's norm.
 
-    Each process has its share of the piece's ``batch`` samples; gradients are summed over all.
+    Each process has its share of the piece's samples; gradients are summed over all.
     """
     parameters = [theta.weights[group] for group in GROUPS[2:]]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
-    values = learnt_disagreement(teacher, theta, plan, step % len(teacher.pieces))
-    loss = values.sum() / batch
+    piece = step % len(teacher.pieces)
+    values = learnt_disagreement(teacher, theta, plan, piece=piece, checkpoint=config.checkpoint)
+    loss = values.sum() / config.batch
     loss.backward()  # type: ignore[no-untyped-call]
     grads = [parameter.grad.double() for parameter in parameters if parameter.grad is not None]
     total = teacher.processes.total(torch.cat([*grads, loss.detach().double().cpu().view(1)]))
@@ -163,15 +162,20 @@ def descend_once(
     return float(total[-1]), float(total[:-1].norm())
 
 
-def learnt_disagreement(teacher: Judge, theta: Theta, plan: Plan, piece: int) -> Tensor:
-    """Disagreement of Θ on a piece, ``[B]``, with gradients to its operators."""
+def learnt_disagreement(
+    teacher: Judge, theta: Theta, plan: Plan, *, piece: int, checkpoint: bool = False
+) -> Tensor:
+    """Disagreement of Θ on a piece, ``[B]``, with gradients to its operators.
+
+    ``checkpoint`` recomputes layers in the backward pass instead of keeping their activations.
+    """
     known, backbone = teacher.known(piece), teacher.backbone
     search = Search(theta, scores={step.layer: step.score for step in plan.steps})
     handler = Reduction(backbone, search.plan(search.sites()), search=search)
     handler.answer, handler.wanted = known.labels != IGNORED, taught_places(known.labels)
     with (
         remembering(backbone, known.inputs, images=known.images, layers=False),
-        attached(backbone, handler) as model,
+        attached(backbone, handler, checkpoint=checkpoint) as model,
     ):
         logits: Tensor = model(**known.inputs, use_cache=False).logits
     rows = known.labels[:, handler.wanted + 1] != IGNORED

@@ -168,6 +168,7 @@ def _entry(
         "lr": learning_rate(config, turn.step),
         "loss": found.terms,
         "gradient_norm": norm,
+        "gradient_norms": found.norms,
         "final_tokens": status.final_tokens,
         "expected_final_tokens": float(theta.expected_schedule()[-1].detach()),
         "active_layers": status.active_layers,

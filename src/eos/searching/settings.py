@@ -45,6 +45,17 @@ class ObjectiveConfig(Frozen):
     flops_weight: NonNegativeFloat = Objective.flops_weight
     text_tokens: int = Objective.text_tokens
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of every term, by the term's name."""
+        return {
+            "cross_entropy": self.ce_weight,
+            "align": self.align_weight,
+            "budget": self.budget_weight,
+            "layers": self.layers_weight,
+            "flops": self.flops_weight,
+        }
+
     def at(self, budget: int) -> Objective:
         """Make the objective of one budget."""
         return Objective(budget=budget, **self.model_dump())
