@@ -87,6 +87,25 @@ def test_a_plan_of_a_run(capsys, tmp_path):
     eos.Theta.start(12, visual_tokens=576, budget=64).save(tmp_path / "theta.json")
     assert cli.main(["plan", str(tmp_path), "--budget", "32"]) == 0
     assert "576 tokens, 12 layers -> 32 final" in capsys.readouterr().out
+    # what the run found comes first: its own plan of that budget, else its plan, rescaled
+    found = {b: eos.Plan.preset("fastv", budget=b, num_layers=12) for b in (64, 32)}
+    found[64].save(tmp_path / "plan.json")
+    for budget, layers in ((32, 12), (16, 12)):
+        assert cli.main(["plan", str(tmp_path), "--budget", str(budget)]) == 0
+        assert f"{layers} layers -> {budget} final" in capsys.readouterr().out
+    own = found[32].model_copy(update={"num_layers": 11})
+    own.save(tmp_path / "plan-32.json")
+    assert cli.main(["plan", str(tmp_path), "--budget", "32"]) == 0
+    assert "11 layers -> 32 final" in capsys.readouterr().out
+
+
+def test_a_plan_by_name_and_budget(capsys):
+    assert cli.main(["plan", "fastv@64"]) == 0
+    first = capsys.readouterr().out
+    assert cli.main(["plan", "fastv", "--budget", "64"]) == 0
+    assert capsys.readouterr().out == first
+    assert cli.main(["plan", "fastv@64", "--budget", "32"]) == 1
+    assert "expected one budget" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,24 @@ def test_any_budget_and_any_depth(name, budget, depth):
 
 
 def test_unknown_names_and_labels_are_refused_with_what_there_is():
-    with pytest.raises(PlanError, match=r"dart, divprune, fastv, .*found 'fastvv'"):
+    with pytest.raises(PlanError, match=r"dart, divprune, even, fastv, .*found 'fastvv'"):
         Plan.preset("fastvv", budget=64)
     with pytest.raises(PlanError, match="published budget of fastv: 64, 128, 192; found 100"):
         Plan.preset("fastv", budget=100, kind="published")
+
+
+@pytest.mark.parametrize("layers", [12, 32])
+@pytest.mark.parametrize("budget", [192, 64, 16])
+def test_even_spends_what_sparsevlm_v2_spends_and_shrinks_steadily(layers, budget):
+    sizes = {"budget": budget, "num_layers": layers}
+    even, other = (Plan.preset(name, **sizes) for name in ("even", "sparsevlm-v2"))
+    assert 0.97 < even.expected.flops_ratio / other.expected.flops_ratio <= 1.0
+    assert [step.layer for step in even.steps] == [0, round(layers / 3), round(2 * layers / 3)]
+    counts = [step.keep for step in even.steps]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] == budget
+    with pytest.raises(PlanError, match="published budget of even"):
+        Plan.preset("even", **sizes, kind="mean")
 
 
 @pytest.fixture(scope="module")

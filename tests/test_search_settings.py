@@ -46,9 +46,8 @@ def test_the_papers_configuration_is_the_papers_table():
     theta = first_theta(config, 0, num_layers=32, visual_tokens=576)
     assert theta.value("gamma")[6].item() == pytest.approx(0.5)
     assert theta.value("tau")[6].item() == pytest.approx(0.5)
-    assert (
-        Path(__file__).parent.parent / "configs" / "search" / "paper-llava-1.5-7b.yaml"
-    ).exists()
+    folder = Path(__file__).parent.parent / "configs" / "search"
+    assert (folder / "paper-llava-1.5-7b.yaml").exists()
 
 
 def test_the_command_line_wins_false_and_zero_included():
@@ -185,7 +184,8 @@ def test_theta_at_another_budget_keeps_what_is_fixed():
 
 @pytest.mark.parametrize("temperatures", [(1, 4), (4, 16)])
 def test_a_start_has_its_values_at_the_first_temperatures(temperatures):
-    config = SearchConfig(gate_temperature=temperatures, budget_temperature=(2, 3))
+    temperatures = {"gate_temperature": temperatures, "budget_temperature": (2, 3)}
+    config = SearchConfig(method="paper", **temperatures)
     theta = first_theta(config, 0, num_layers=32, visual_tokens=576)
     set_temperatures(theta, config, step=0)
     assert theta.g[2].item() == pytest.approx(0.98)
@@ -220,7 +220,8 @@ def test_the_papers_rate_can_open_a_closed_gate():
 
 
 def test_fixed_layers_start_at_the_budget():
-    config = SearchConfig(layers=(3, 9), fix_layers=True, fix={"tau": float("inf")})
+    fixed = {"layers": (3, 9), "fix_layers": True, "fix": {"tau": float("inf")}}
+    config = SearchConfig(method="paper", **fixed)
     theta = first_theta(config, 0, num_layers=12, visual_tokens=576)
     assert theta.g.tolist() == [float(layer in (3, 9)) for layer in range(12)]
     assert theta.expected_schedule()[-1].item() == pytest.approx(64, rel=1e-4)

@@ -66,11 +66,16 @@ def find_plan(
 
 
 def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:
-    """Take the plan that a run found for this budget; else rescale the one it was asked for."""
-    own = folder / f"plan-{budget}.json"
+    """Take the plan that a run found for this budget; else rescale the one it was asked for.
+
+    A run that has not finished has only Θ.
+    """
+    own, main = folder / f"plan-{budget}.json", folder / "plan.json"
     if kind == "final" and own.exists():
         return Plan.load(own)
-    plan = Plan.load(folder / "plan.json")
+    if not main.exists() and (folder / "theta.json").exists():
+        return Plan.from_theta(Theta.load(folder / "theta.json"), budget=budget, kind=kind)
+    plan = Plan.load(main)
     return plan if budget is None else plan.rescaled(budget, kind=kind)
 
 
