@@ -17,6 +17,7 @@ from eos.searching.moves import OPERATORS
 from eos.searching.planner import scorers_by_site
 from eos.searching.profile import Profile
 from eos.searching.refine import refined_steps
+from tests.test_search_cli import launched
 
 WORLD = WorldData(families=("presence", "digit"), size=50)
 FILES = ("theta.json", "plan.json", "plan-64.json", "plan-16.json", "profile.json")
@@ -198,16 +199,15 @@ def test_rivals_go_on_after_a_kill(sibling, tmp_path):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def test_two_processes_find_what_one_finds(sibling, tmp_path):
+@pytest.mark.parametrize(("flag", "held"), [("--multi_gpu", "1.00"), ("--use_fsdp", "0.50")])
+def test_two_processes_find_what_one_finds(sibling, tmp_path, flag, held):
     settings = [f"backbone={sibling}", "batch=4", "validation.samples=8", "steps=2", "budget=16"]
     settings += ["scorers=[diversity, dissimilarity]", "data.families=[presence, digit]"]
     settings += [f"explore.{key}={value}" for key, value in QUICK.items()]
     arguments = ["search", *settings, "--quiet", "--json", "--out"]
-    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     told = subprocess.run(
-        [sys.executable, *launcher, "-m", "tests.witness", *arguments, str(tmp_path / "two")],
+        [sys.executable, *launched("tests.witness", flag), *arguments, str(tmp_path / "two")],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -216,7 +216,7 @@ def test_two_processes_find_what_one_finds(sibling, tmp_path):
         check=False,
     )
     assert told.returncode == 0, told.stdout
-    assert told.stdout.count("of 2 processes, holds 1.00 of the layers") == 2
+    assert told.stdout.count(f"of 2 processes, holds {held} of the layers") == 2
     assert cli.main([*arguments, str(tmp_path / "one")]) == 0
     two, one = (Plan.load(tmp_path / name / "plan.json") for name in ("two", "one"))
     assert [(s.layer, s.keep, s.score) for s in two.steps] == [

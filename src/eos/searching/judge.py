@@ -158,22 +158,24 @@ class Judge:
         return sum((_first(plan) + 1) / plan.num_layers for plan in plans) > 1.0
 
     def _measure(self, work: Sequence[tuple[int, Mapping[str, Plan]]]) -> None:
-        """Run what is missing, each process its pieces, and share what was found."""
+        """Run what is missing, each process its pieces, and share what was found.
+
+        Processes that hold a part of the model each must run the same passes side by side, so all
+        of them run every piece.
+        """
+        if self.processes.sharding:
+            for piece, plans in work:
+                self._keep([(piece, plans)], self._run(piece, plans).tolist())
+            return
         for start in range(0, len(work), self.processes.count):
             here = work[start : start + self.processes.count]
-            own = self.processes.rank
-            if self.processes.sharding:  # all must run the same passes side by side
-                own = min(own, len(here) - 1)
-            found = torch.zeros(sum(len(p) * len(self._pieces[i]) for i, p in here))
-            offset = 0
-            for rank, (piece, plans) in enumerate(here):
-                size = len(plans) * len(self._pieces[piece])
-                if rank == own:
-                    values = self._run(piece, plans)
-                    if rank == self.processes.rank:
-                        found[offset : offset + size] = values
-                offset += size
-            self._keep(here, self.processes.total(found.double()).tolist())
+            sizes = [len(plans) * len(self._pieces[piece]) for piece, plans in here]
+            found = torch.zeros(sum(sizes), dtype=torch.float64)
+            if self.processes.rank < len(here):
+                offset = sum(sizes[: self.processes.rank])
+                values = self._run(*here[self.processes.rank])
+                found[offset : offset + len(values)] = values.double()
+            self._keep(here, self.processes.total(found).tolist())
 
     def _keep(self, work: Sequence[tuple[int, Mapping[str, Plan]]], values: list[float]) -> None:
         offset = 0
