@@ -200,7 +200,7 @@ def test_every_weight_has_the_derivative_of_a_true_attention_weight(monkeypatch)
     ("options", "message"),
     [
         ({"through": "states"}, "expected through 'logits' with a soft boundary"),
-        ({"selection": "paper"}, "expected selection 'marginal' or 'rank' with a soft boundary"),
+        ({"selection": "paper"}, "expected selection 'rank' or 'marginal' with a soft boundary"),
         ({"band": 3}, "expected no band with a soft boundary, found 3"),
     ],
 )

@@ -83,9 +83,7 @@ def soft_problems(selection: str, through: str, band: float) -> list[str]:
     if through == "states":
         problems.append("expected through 'logits' with a soft boundary, found 'states'")
     if selection == "paper":  # its probabilities do not sum to the count
-        problems.append(
-            "expected selection 'marginal' or 'rank' with a soft boundary, found 'paper'"
-        )
+        problems.append("expected selection 'rank' or 'marginal' with a soft boundary")
     if band:
         problems.append(f"expected no band with a soft boundary, found {band:g}")
     return problems
