@@ -13,7 +13,14 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import BackboneError, ConfigError
-from eos.evaluation.agreement import agreement, pooled, quantiles, rank_correlation, rank_error
+from eos.evaluation.agreement import (
+    agreement,
+    pooled,
+    quantiles,
+    rank_correlation,
+    rank_error,
+    total_error,
+)
 from eos.evaluation.fidelity import METHODS, Fidelity, measure_fidelity
 from eos.evaluation.slopes import STEP, Measured
 from eos.relaxation import Relaxation
@@ -80,6 +87,17 @@ def test_the_noise_of_a_rank_correlation():
     few, many = (rank_error(noisy[:n], quiet[:n], [2] * n) for n in (6, 96))
     assert 0.01 < many < few / 2
     assert rank_error(quiet[:1], quiet[:1], [2]) == 0.0  # of one piece nothing is known
+
+
+def test_the_noise_of_a_ratio_of_sums():
+    quiet = [[1.0, 3.0]] * 100
+    assert total_error([[2.0, 6.0]] * 100, quiet, [2] * 100) == 0.0
+    chance = Random(1)
+    noisy = [[x + chance.gauss(0, 2) for x in piece] for piece in quiet]
+    # a sum of two, over a hundred pieces, relative to 4
+    assert total_error(noisy, quiet, [2] * 100) == pytest.approx(2 * 2**0.5 / 10 / 4, rel=0.25)
+    assert total_error(noisy[:1], quiet[:1], [2]) == 0.0
+    assert total_error(quiet, [[1.0, -1.0], *quiet[1:]], [2] * 100) < 0.1  # a sum of 0 is no harm
 
 
 @pytest.fixture(scope="module")

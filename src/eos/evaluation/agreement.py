@@ -1,10 +1,11 @@
 """Agreement: how well one set of slopes stands for another, by order, sign and size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import exp, log
+from math import exp, inf, log
 from random import Random
 from statistics import fmean, stdev
+from typing import TypeAlias
 
 import torch
 
@@ -13,6 +14,8 @@ from eos.searching.measure import Estimate
 
 DRAWS = 200  # of the bootstrap
 SPREAD = (0.16, 0.5, 0.84)  # quantiles: the median, and one standard deviation of a normal about it
+
+Pieces: TypeAlias = Sequence[Sequence[float]]  # numbers by piece and cell
 
 
 class Agreement(Frozen):
@@ -26,6 +29,7 @@ class Agreement(Frozen):
         certain_signs: the same among layers whose difference exceeds two standard errors; None if
             there is none.
         total: the sum of gradients over that of differences; None if unknown.
+        total_stderr: its standard error, likewise: half of the 16th to 84th percentile.
     """
 
     gradient: list[Estimate]
@@ -34,6 +38,7 @@ class Agreement(Frozen):
     signs: float
     certain_signs: float | None
     total: float | None = None
+    total_stderr: float = 0.0
 
 
 class Pooled(Frozen):
@@ -63,7 +68,11 @@ class Pooled(Frozen):
 
 
 def agreement(
-    gradients: Sequence[Estimate], differences: Sequence[Estimate], *, rank_stderr: float = 0.0
+    gradients: Sequence[Estimate],
+    differences: Sequence[Estimate],
+    *,
+    rank_stderr: float = 0.0,
+    total_stderr: float = 0.0,
 ) -> Agreement:
     """Say how well one set of numbers over layers stands for another."""
     own, true = [x.mean for x in gradients], [x.mean for x in differences]
@@ -75,7 +84,8 @@ def agreement(
         rank_stderr=round(rank_stderr, 4),
         signs=round(fmean(same), 4),
         certain_signs=round(fmean(sure), 4) if sure else None,
-        total=round(sum(own) / sum(true), 4) if sum(true) else None,
+        total=round(total_ratio(own, true), 4) if sum(true) else None,
+        total_stderr=round(total_stderr, 4),
     )
 
 
@@ -121,29 +131,55 @@ def certain(difference: Estimate) -> bool:
     return abs(difference.mean) > 2 * difference.stderr
 
 
-def rank_error(
-    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], sizes: Sequence[int]
-) -> float:
-    """Standard error of the rank correlation of two means, by drawing pieces anew (bootstrap).
+def rank_error(first: Pieces, second: Pieces, sizes: Sequence[int]) -> float:
+    """Standard error of the rank correlation of two means over pieces."""
+    found = redrawn(rank_correlation, first, second, sizes)
+    return stdev(found) if found else 0.0
+
+
+def total_error(first: Pieces, second: Pieces, sizes: Sequence[int]) -> float:
+    """Standard error of the ratio of sums of two means over pieces.
+
+    By percentiles: where the denominator may vanish, a ratio has no standard deviation.
+    """
+    found = sorted(redrawn(total_ratio, first, second, sizes))
+    if not found:
+        return 0.0
+    low, high = (found[round(at * (len(found) - 1))] for at in (SPREAD[0], SPREAD[-1]))
+    return (high - low) / 2
+
+
+def redrawn(
+    statistic: Callable[[Sequence[float], Sequence[float]], float],
+    first: Pieces,
+    second: Pieces,
+    sizes: Sequence[int],
+) -> list[float]:
+    """Draw pieces anew and again find a statistic of two means (bootstrap).
 
     Args:
+        statistic: of two sequences over cells.
         first: by piece and cell.
         second: likewise.
         sizes: samples of each piece.
+
+    Returns:
+        What ``DRAWS`` draws give; nothing if there is one piece only.
     """
     if len(sizes) < 2:
-        return 0.0
+        return []
     chance, found = Random(0), []
     for _ in range(DRAWS):
         drawn = chance.choices(range(len(sizes)), k=len(sizes))
         counts = [sizes[i] for i in drawn]
-        found.append(
-            rank_correlation(
-                weighted_mean([first[i] for i in drawn], counts),
-                weighted_mean([second[i] for i in drawn], counts),
-            )
-        )
-    return stdev(found)
+        one, other = (weighted_mean([x[i] for i in drawn], counts) for x in (first, second))
+        found.append(statistic(one, other))
+    return found
+
+
+def total_ratio(first: Sequence[float], second: Sequence[float]) -> float:
+    """Divide sums; infinite if the second is 0."""
+    return sum(first) / sum(second) if sum(second) else inf
 
 
 def weighted_mean(pieces: Sequence[Sequence[float]], sizes: Sequence[int]) -> list[float]:

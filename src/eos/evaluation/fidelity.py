@@ -21,6 +21,7 @@ from eos.evaluation.agreement import (
     certain,
     pooled,
     rank_error,
+    total_error,
     weighted_mean,
 )
 from eos.evaluation.slopes import Comparison, Measured, Method, Slopes, measure_slopes, passes_of
@@ -133,8 +134,12 @@ def _level(comparison: Comparison, pieces: Sequence[Slopes], place: int) -> Leve
             Estimate(mean=round(mean, 6), stderr=error)
             for mean, error in zip(means, errors, strict=True)
         ]
-        noise = rank_error(slopes, changes, sizes)
-        methods[method] = agreement(gradients, differences, rank_stderr=noise)
+        methods[method] = agreement(
+            gradients,
+            differences,
+            rank_stderr=rank_error(slopes, changes, sizes),
+            total_stderr=total_error(slopes, changes, sizes),
+        )
     return Level(
         keep_frac=fraction,
         keep=comparison.keep(fraction),

@@ -1,7 +1,7 @@
 """Select: which tokens stay, and how that choice answers to gradients (Eqs. 1, 11, 12).
 
-The forward pass is the hard top-K, but for `soft`. What differs is the *relaxed* keep probability whose
-derivative stands in for that of the discrete choice:
+The forward pass is the hard top-K, unless its boundary is `soft`. What differs is the *relaxed*
+keep probability whose derivative stands in for that of the discrete choice:
 
 ``paper``     Eq. 12 literally: a sigmoid at the K-th score, times a factor through which the
               compression g·c reaches every token alike.

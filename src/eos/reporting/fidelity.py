@@ -15,6 +15,7 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
+from eos.evaluation.agreement import Agreement
 from eos.evaluation.fidelity import METHODS, Fidelity, Level, measure_fidelity
 from eos.evaluation.ledger import append_lines, whole_lines
 from eos.evaluation.slopes import STEP, Measured, Slopes
@@ -130,8 +131,7 @@ def _sizes(found: Fidelity) -> list[str]:
         if own.ratio is not None:
             ratio = f"{own.ratio:.2f} ({own.ratio_low:.2f} to {own.ratio_high:.2f})"
         wrong = "–" if own.wrong is None else f"{own.wrong:.0%}"
-        totals = [level.methods[method].total for level in found.levels]
-        cells = " | ".join("–" if total is None else f"{total:.2f}" for total in totals)
+        cells = " | ".join(_total(level.methods[method]) for level in found.levels)
         lines.append(
             f"| {method} | {own.passes} | {own.rank:.2f} ± {own.rank_stderr:.2f} | {ratio} | "
             f"{wrong} of {own.certain} | {cells} |"
@@ -145,6 +145,10 @@ def _sizes(found: Fidelity) -> list[str]:
         "backward pass serves all sites of one Θ at once, a measured difference one site. "
         f"*measured* takes steps of ±{Measured().step:.0%} on the same questions.",
     ]
+
+
+def _total(own: Agreement) -> str:
+    return "–" if own.total is None else f"{own.total:.2f} ± {own.total_stderr:.2f}"
 
 
 def _layers(found: Fidelity, level: Level) -> list[str]:
