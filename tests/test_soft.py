@@ -100,7 +100,7 @@ def test_the_count_is_the_deployed_one_and_moves_with_the_compression():
 def test_a_sample_is_filled_up_with_what_counts_for_nothing():
     wide, narrow = torch.linspace(0, 1, 60, dtype=torch.float64), torch.zeros(60).double()
     narrow[:20] = 1.0
-    found = chosen(torch.stack([wide, narrow]), selection="marginal", alpha=5.0)
+    found = chosen(torch.stack([wide, narrow]), selection="marginal", alpha=10.0)
     values = found.weights.gather(1, found.staying)
     assert (values[0] > PARTIAL).all()
     assert (values[1] > PARTIAL).sum() == 20
@@ -170,7 +170,7 @@ def test_every_weight_has_the_derivative_of_a_true_attention_weight(monkeypatch)
     sample = {name: value[:1] for name, value in inputs.items()}
     theta = Theta(4, visual_tokens=36).double()
     theta.fix("g", 0.0).fix("g", 1.0, layers=[*SITES]).fix("gamma", 0.0).fix("rho", 0.0)
-    theta.set("c", 0.4)
+    theta.set("c", 0.6)
     seen, choose = [], relaxation.soft_choice
 
     def watching(*args, **options):
@@ -180,7 +180,7 @@ def test_every_weight_has_the_derivative_of_a_true_attention_weight(monkeypatch)
         return choice
 
     monkeypatch.setattr(relaxation, "soft_choice", watching)
-    labels, soft = taught(sample), Relaxation(boundary="soft", alpha=4.0)
+    labels, soft = taught(sample), Relaxation(boundary="soft", alpha=6.0)
     with reduced(backbone, theta, relaxation=soft) as model:
         answer_loss(model(**sample, labels=labels).logits, labels).backward()
     (_, one), (before, two) = seen

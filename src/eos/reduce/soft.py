@@ -12,7 +12,9 @@ from torch import Tensor
 
 from eos.reduce.select import Selection, keep_probability, select
 
-PARTIAL = 0.02  # a token kept with less probability than this is dropped
+# A token kept with less probability is dropped. Of a key that draws most of the attention, a small
+# part does most of what the whole does: with 0.02 derivatives are a tenth smaller.
+PARTIAL = 1e-3
 SPARE = 0.01  # tokens that a choice drops at least, in sum of keep probabilities
 LEAST = 1e-14  # a weight that is nothing beside the others, in float32 and bfloat16
 
