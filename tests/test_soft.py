@@ -81,6 +81,9 @@ def test_a_choice_keeps_the_likely_and_sums_to_the_count():
         assert values.min() > PARTIAL
         assert values.sum() == pytest.approx(20, abs=0.1)
     assert chosen(q, alpha=SHARP).staying.shape[1] == 20
+    half = chosen(q.bfloat16())  # sums of weights are not those of half precision
+    assert half.weights.dtype == torch.float32
+    assert half.weights.sum(dim=1).tolist() == pytest.approx([20, 20], abs=0.01)
 
 
 def test_the_count_is_the_deployed_one_and_moves_with_the_compression():

@@ -59,6 +59,7 @@ def soft_choice(
         selection: ``marginal`` or ``rank``.
         alpha: sharpness α of the boundary.
     """
+    before = before.to(torch.promote_types(before.dtype, torch.float32))  # counts are sums of it
     pool = before.detach().topk(entering, dim=1).indices.sort(dim=1).values
     among = select(scores.gather(1, pool), keep)
     selected = Selection(pool.gather(1, among.kept), pool.gather(1, among.dropped))

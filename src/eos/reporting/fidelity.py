@@ -106,7 +106,6 @@ def markdown(found: Fidelity) -> str:
         "",
         "± of a correlation: its standard error, by drawing the questions anew (bootstrap); noise "
         "also lowers it. A layer is certain if its difference exceeds two standard errors.",
-        "",
         *_sizes(found),
     ]
     for level in found.levels:
@@ -120,6 +119,7 @@ def _sizes(found: Fidelity) -> list[str]:
         return []
     fractions = [f"{level.keep_frac:g}" for level in found.levels]
     lines = [
+        "",
         "Sizes, all layers and keep fractions together:",
         "",
         "| selection, through | passes | rank correlation | surrogate / difference | "
