@@ -12,16 +12,19 @@ from eos.backbones.processor import load_processor
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
-from eos.errors import BackboneError
-from eos.evaluation.fidelity import (
-    METHODS,
-    Fidelity,
+from eos.errors import BackboneError, ConfigError
+from eos.evaluation.agreement import (
     agreement,
-    measure_fidelity,
+    pooled,
+    quantiles,
     rank_correlation,
     rank_error,
+    total_error,
 )
+from eos.evaluation.fidelity import METHODS, Fidelity, measure_fidelity
+from eos.evaluation.slopes import STEP, Measured
 from eos.relaxation import Relaxation
+from eos.reporting.fidelity import markdown
 from eos.searching.measure import Estimate, answer_losses
 
 
@@ -41,8 +44,39 @@ def test_agreement_by_hand():
     assert found.signs == 0.75
     assert found.certain_signs == 1.0  # the third layer's difference is within its noise
     assert found.rank == pytest.approx(0.4)  # ranks 3 1 4 2 and 4 1 2 3: 1 - 6 * 6 / (4 * 15)
+    assert found.total == pytest.approx(2.5 / 0.15, abs=1e-4)
     unsure = agreement(estimates(1, 2), estimates(0.1, 0.2))
     assert unsure.certain_signs is None
+    assert agreement(estimates(1, 2), estimates(1, -1)).total is None  # nothing to divide by
+
+
+def test_pooled_sizes_by_hand():
+    differences = [*estimates(1, 2, -4, 1), *estimates(0.1)]  # the last is within its noise
+    found = pooled(estimates(0.5, 2, -8, -3, 70), differences, passes=3, rank_stderr=0.2)
+    assert (found.passes, found.certain, found.wrong, found.rank_stderr) == (3, 4, 0.25, 0.2)
+    # of 1/2, 1 and 2: logarithms are interpolated, at 0.16 * 2 of the way from first to second
+    assert found.ratio == pytest.approx(1.0)
+    assert found.ratio_low == pytest.approx(0.5 * 2**0.32, abs=1e-4)
+    assert found.ratio_high == pytest.approx(2 / 2**0.32, abs=1e-4)
+    assert found.rank == pytest.approx(0.4, abs=0.2)
+    # the control: sizes that are twice as large say so, with the same order
+    twice = pooled(estimates(1, 4, -16, -6, 140), differences, passes=3)
+    assert twice.ratio == pytest.approx(2 * found.ratio)
+    assert twice.rank == found.rank
+
+
+def test_without_certain_cells_sizes_are_not_known():
+    found = pooled(estimates(1, 2), estimates(0.1, 0.2), passes=2)
+    assert (found.certain, found.wrong, found.ratio, found.ratio_low) == (0, None, None, None)
+    against = pooled(estimates(-1, -2), estimates(1, 2), passes=2)
+    assert (against.wrong, against.ratio, against.rank) == (1.0, None, -1.0)
+
+
+def test_quantiles_are_those_of_logarithms():
+    low, middle, high = quantiles([0.01, 1.0, 100.0])
+    assert middle == pytest.approx(1.0)
+    assert low * high == pytest.approx(1.0)
+    assert quantiles([3.0]) == pytest.approx([3.0] * 3)
 
 
 def test_the_noise_of_a_rank_correlation():
@@ -55,6 +89,17 @@ def test_the_noise_of_a_rank_correlation():
     assert rank_error(quiet[:1], quiet[:1], [2]) == 0.0  # of one piece nothing is known
 
 
+def test_the_noise_of_a_ratio_of_sums():
+    quiet = [[1.0, 3.0]] * 100
+    assert total_error([[2.0, 6.0]] * 100, quiet, [2] * 100) == 0.0
+    chance = Random(1)
+    noisy = [[x + chance.gauss(0, 2) for x in piece] for piece in quiet]
+    # a sum of two, over a hundred pieces, relative to 4
+    assert total_error(noisy, quiet, [2] * 100) == pytest.approx(2 * 2**0.5 / 10 / 4, rel=0.25)
+    assert total_error(noisy[:1], quiet[:1], [2]) == 0.0
+    assert total_error(quiet, [[1.0, -1.0], *quiet[1:]], [2] * 100) < 0.1  # a sum of 0 is no harm
+
+
 @pytest.fixture(scope="module")
 def measured(sibling):
     backbone = eos.load_backbone(sibling)
@@ -63,6 +108,9 @@ def measured(sibling):
     methods = {
         "band": Relaxation(selection="marginal", through="logits", band=0.1),
         "states": Relaxation(selection="paper", through="states"),
+        "soft": Relaxation(selection="rank", boundary="soft"),
+        "as the reference": Measured(STEP),
+        "measured": Measured(),
     }
     return measure_fidelity(
         backbone,
@@ -81,7 +129,8 @@ def test_every_layer_but_the_last_is_measured(measured):
         assert len(level.difference) == 2
         assert all(x.stderr > 0 for x in level.difference)
         counts = {name: len(own.gradient) for name, own in level.methods.items()}
-        assert counts == {"band": 2, "states": 2}
+        assert counts == dict.fromkeys(level.methods, 2)
+    assert set(measured.pooled) == {"band", "states", "soft", "as the reference", "measured"}
 
 
 def distance(level, method):
@@ -95,7 +144,40 @@ def test_the_surrogate_has_the_size_of_the_difference(measured):
     """Random weights: little depends on which tokens are kept, so sizes can agree, too."""
     for level in measured.levels:
         assert distance(level, "band") < 0.6
+        assert distance(level, "soft") < 0.6
         assert distance(level, "states") > 1  # the control: on states, it says something else
+
+
+def test_a_measured_slope_is_the_difference_in_its_own_steps(measured):
+    for level in measured.levels:
+        assert distance(level, "as the reference") < 1e-3  # but for rounding
+        assert 1e-2 < distance(level, "measured") < 0.6  # other steps, nearly the same slope
+
+
+def test_pooled_sizes_are_those_of_all_levels(measured):
+    for name, own in measured.pooled.items():
+        assert own.certain == sum(level.certain for level in measured.levels)
+        assert own.passes == (3 if name in ("band", "states", "soft") else 2)
+    exact = measured.pooled["as the reference"]
+    assert (exact.rank, exact.rank_stderr, exact.wrong) == (1.0, 0.0, 0.0)
+    assert exact.ratio == pytest.approx(1.0, abs=1e-3)
+    totals = [level.methods["as the reference"].total for level in measured.levels]
+    assert totals == pytest.approx([1, 1], abs=1e-3)
+    assert measured.pooled["states"].ratio != pytest.approx(1.0, abs=0.3)  # the control
+
+
+def test_steps_stay_within_the_tokens(sibling):
+    backbone = eos.load_backbone(sibling)
+    reader = Reader(open_source(WorldData(split="validation")), load_processor(sibling), "last")
+    batch = reader.first(2, at_once=2)
+    found = measure_fidelity(
+        backbone, reader=reader, batch=batch, fractions=[0.98], methods={"wide": Measured(0.5)}
+    )
+    (level,) = found.levels
+    assert level.keep + level.step > found.visual_tokens
+    assert all(abs(x.mean) < 100 for x in level.methods["wide"].gradient)
+    with pytest.raises(ConfigError, match="expected a step between 0 and 1, found 1"):
+        Measured(1.0)
 
 
 def test_memory_changes_no_slope(sibling):
@@ -156,7 +238,14 @@ def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert shown == (tmp_path / "fidelity.md").read_text(encoding="utf-8")
     assert all(f"| {name} | 0.5 (288 ± 29) |" in shown for name in METHODS)
-    assert Fidelity.load(tmp_path / "fidelity.json").samples == 2
+    written = Fidelity.load(tmp_path / "fidelity.json")
+    assert written.samples == 2
+    sizes = shown.split("Sizes, all layers")[1]
+    assert all(f"| {name} | {own.passes} |" in sizes for name, own in written.pooled.items())
+    assert set(written.pooled) == set(METHODS)
+    before = json.loads((tmp_path / "fidelity.json").read_text())
+    del before["pooled"]  # as files were before sizes were measured
+    assert "Sizes" not in markdown(Fidelity.model_validate(before))
     assert cli.main(["validate", str(tmp_path / "fidelity.json")]) == 0
     assert cli.main([*command, "--fractions", "2", "--out", str(tmp_path / "x")]) == 1
     assert not (tmp_path / "x").exists()

@@ -21,7 +21,15 @@ RELAXATIONS = {
     "band": Relaxation(band=3),
     "wide-band": Relaxation(band=0.6),
 }
+SOFT = {
+    "soft": Relaxation(boundary="soft"),
+    "soft-marginal": Relaxation(boundary="soft", selection="marginal"),
+}
 every_relaxation = pytest.mark.parametrize("relaxation", RELAXATIONS.values(), ids=RELAXATIONS)
+
+
+BOTH = {**RELAXATIONS, **SOFT}
+soft_and_hard = pytest.mark.parametrize("relaxation", BOTH.values(), ids=BOTH)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +108,7 @@ def test_every_family_searches(backbones, kind, band):
         assert (gradient[:4] != 0).any(), group
 
 
-@every_relaxation
+@soft_and_hard
 def test_the_task_loss_reaches_all_seven_groups(backbone, relaxation):
     inputs = tiny_inputs(backbone, texts=(9, 6))
     _, gradients = loss_and_gradients(backbone, middle(), inputs, relaxation=relaxation)
@@ -163,7 +171,7 @@ def test_gradients_of_the_operator_are_those_of_the_deployed_loss(group, monkeyp
     assert not torch.allclose(gradients[group].roll(1), numeric, rtol=2e-3, atol=1e-7)
 
 
-@every_relaxation
+@soft_and_hard
 def test_checkpointing_changes_nothing_but_memory(backbone, relaxation):
     inputs = tiny_inputs(backbone, texts=(9, 6))
     held, gradients = [], []
@@ -183,7 +191,7 @@ def test_checkpointing_changes_nothing_but_memory(backbone, relaxation):
     assert held[1] < 0.6 * held[0]
 
 
-@every_relaxation
+@soft_and_hard
 def test_layers_can_be_recomputed_after_the_block(backbone, relaxation):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()
     _, wanted = loss_and_gradients(backbone, theta, inputs, relaxation=relaxation)
@@ -221,7 +229,7 @@ def test_checkpointed_layers_are_recomputed_and_hooks_are_not(backbone):
         handle.remove()
 
 
-@every_relaxation
+@soft_and_hard
 def test_eager_is_sdpa(backbone, relaxation):
     inputs = tiny_inputs(backbone, texts=(9, 6))
     eager = tiny_backbone("llava", attn_implementation="eager")
@@ -233,7 +241,7 @@ def test_eager_is_sdpa(backbone, relaxation):
         assert torch.allclose(found[0][group], found[1][group], rtol=1e-3, atol=1e-7)
 
 
-@every_relaxation
+@soft_and_hard
 def test_a_padded_batch_is_its_samples(backbone, relaxation):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()
     _, together = loss_and_gradients(backbone, theta, inputs, relaxation=relaxation)

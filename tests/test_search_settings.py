@@ -86,6 +86,11 @@ def test_all_mistakes_are_told_at_once_with_suggestions(tmp_path):
         (["score=text-rater"], "score: expected one of"),
         (["relaxation.selection=best"], "relaxation.selection: expected one of"),
         (["relaxation.band=4", "relaxation.through=states"], "relaxation.band: expected 0"),
+        (["relaxation.boundary=round"], "relaxation.boundary: "),
+        (
+            ["relaxation.boundary=soft", "relaxation.band=4"],
+            "relaxation.boundary: expected no band",
+        ),
         (["starts=[prune, prune]"], "starts: expected each once"),
         (["starts=[prune, merge]", "race=1"], "race: expected less than all steps"),
         (["fix_layers=true", "fix.g=1"], "fix.g: expected none"),

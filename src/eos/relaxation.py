@@ -3,7 +3,9 @@
 Every site keeps its top-K exactly as a plan would. Behind that, a kept token has a weight of value
 1 whose derivative is that of its relaxed keep probability; weights of several sites multiply. They
 act where removal acts, on what later layers attend to. A *band* of the next-best tokens can be
-carried along with weight 0: what they would add to the attention is a finite derivative, too.
+carried along with weight 0: what they would add to the attention is a finite derivative, too. With
+a *soft boundary* the weight is the keep probability itself, in value and derivative: tokens next to
+the threshold are kept in part.
 """
 
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ from eos.errors import ConfigError, numbered
 from eos.plan import Plan
 from eos.reduce.operate import Omega, unified_operator
 from eos.reduce.select import ALPHA, SELECTIONS, Selection, keep_probability, keep_weight, select
+from eos.reduce.soft import soft_choice
 from eos.run import Run, scored
 from eos.stages import Stage, places_of
 from eos.step import DEFAULT_SCORER, INPUT_SCORER, Step
@@ -26,6 +29,7 @@ from eos.theta import GROUPS, Theta
 from eos.tokens import take
 
 Through: TypeAlias = Literal["logits", "states"]
+Boundary: TypeAlias = Literal["hard", "soft"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,17 @@ class Relaxation:
         through: where the weights act, on the ``logits`` of later attention or on the ``states``.
         alpha: sharpness α of the boundary (Eq. 12).
         band: how many tokens to carry along with weight 0; below 1, a fraction of the visual ones.
+        boundary: ``hard``, the deployed choice in the forward pass; or ``soft``: while gradients
+            are recorded, every token that is likely enough to be kept stays, with its keep
+            probability as weight. An operator acts on the hard choice; tokens beyond it stay as
+            they are. The sharper α, the nearer the pass is to the deployed one.
     """
 
     selection: str = "rank"
     through: Through = "logits"
     alpha: float = ALPHA
     band: float = 0
+    boundary: Boundary = "hard"
 
     def __post_init__(self) -> None:
         problems = []
@@ -56,12 +65,28 @@ class Relaxation:
             problems.append(f"expected a band of 0, a fraction or a count, found {self.band}")
         if self.band and self.through == "states":
             problems.append("expected through 'logits' with a band, which nobody attends to")
+        if self.boundary not in ("hard", "soft"):
+            problems.append(f"expected boundary 'hard' or 'soft', found {self.boundary!r}")
+        if self.boundary == "soft":
+            problems += soft_problems(self.selection, self.through, self.band)
         if problems:
             raise ConfigError(numbered(problems))
 
     def band_of(self, tokens: int) -> int:
         """Say how many of ``tokens`` visual tokens are carried along at most."""
         return round(self.band * tokens) if self.band < 1 else int(self.band)
+
+
+def soft_problems(selection: str, through: str, band: float) -> list[str]:
+    """List what does not go with a soft boundary."""
+    problems = []
+    if through == "states":
+        problems.append("expected through 'logits' with a soft boundary, found 'states'")
+    if selection == "paper":  # its probabilities do not sum to the count
+        problems.append("expected selection 'rank' or 'marginal' with a soft boundary")
+    if band:
+        problems.append(f"expected no band with a soft boundary, found {band:g}")
+    return problems
 
 
 @dataclass(frozen=True)
@@ -143,6 +168,10 @@ def relax(
         return scored(backbone, run, call, step=step, places=places, keep=keep)[1]
 
     scores = score(places)
+    if relaxation.boundary == "soft" and (moves or stage.weights is not None):
+        return softened(
+            run, call, scores, places=places, site=site, relaxation=relaxation, keep=keep
+        )
     selected = select(scores, keep)
     kept = places.gather(1, selected.kept)
     stays = (~stage.visual).scatter(1, kept, True)
@@ -161,6 +190,39 @@ def relax(
             stage = weighed(stage, everyone, factors)
         stage = weighed(stage, places, weights)
     return run.shorten(call, stage, stays=stays, anchors=anchors)
+
+
+def softened(
+    run: Run,
+    call: LayerCall,
+    scores: Tensor,
+    *,
+    places: Tensor,
+    site: Site,
+    relaxation: Relaxation,
+    keep: int,
+) -> LayerCall:
+    """Execute one site with a soft boundary on the N tokens at ``places`` ``[B, N]``."""
+    assert run.stage is not None
+    stage = run.stage
+    before = torch.ones_like(scores) if stage.weights is None else stage.weights.gather(1, places)
+    choice = soft_choice(
+        scores,
+        before,
+        compression=site.compression,
+        entering=run.counted or places.shape[1],
+        keep=keep,
+        selection=relaxation.selection,
+        alpha=relaxation.alpha,
+    )
+    selected = choice.selected
+    anchors = operated(call.states, scores, places=places, selected=selected, omega=site.omega)
+    if anchors is not None:
+        index = places.gather(1, selected.kept)[..., None].expand_as(anchors)
+        call = replace(call, states=call.states.scatter(1, index, anchors.to(call.states.dtype)))
+    stays = (~stage.visual).scatter(1, places.gather(1, choice.staying), True)
+    stage, run.counted = weighed(replace(stage, weights=None), places, choice.weights), keep
+    return run.shorten(call, stage, stays=stays, anchors=None)
 
 
 def site_weights(

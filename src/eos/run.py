@@ -25,6 +25,7 @@ class Run:
     trace: Trace | None = None  # of a pass that continues a reduced prompt
     previous: LayerCall | None = None
     sizes: Tensor | None = None  # how many tokens each visual one stands for, if anyone counts
+    counted: int | None = None  # visual tokens there would be, where others are kept in part
     shortened: bool = False
     cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict)  # at this stage
 

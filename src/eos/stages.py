@@ -18,8 +18,9 @@ class Stage:
         slots: their places in the full prompt, ``[B, T']``, ascending.
         visual: which of them are visual, ``[B, T']``.
         positions: new position ids ``[B, T']`` if a step re-indexed them, else None.
-        weights: what each token counts for, ``[B, T']``, 1 or 0 in value and with a derivative; a
-            token of weight 0 is carried along for its derivative only. None if all count.
+        weights: what each token counts for, ``[B, T']``, with a derivative: 1, or less if it is
+            kept in part; a token of weight 0 is carried along for its derivative only. None if all
+            count.
     """
 
     slots: Tensor

@@ -3,7 +3,8 @@
 A weight k_j multiplies what key j counts for in every softmax: log k_j is added to its logits. It
 travels as one more feature of the heads, q' = [q, 1] and k' = [k, log k_j / scaling], through the
 model's own attention function: no mask that takes gradients, so the fused kernels stay on and no
-map is held. Weights are 1, or 0 for tokens that are carried along unseen; both with a derivative.
+map is held. Weights are 1, less for tokens kept in part, or 0 for tokens that are carried along
+unseen; all with a derivative.
 """
 
 import copy
@@ -35,7 +36,7 @@ class Keys:
     """What one layer's attention is told.
 
     Attributes:
-        weights: of the keys, ``[B, T]``, each 0 or 1 in value; None if all count.
+        weights: of the keys, ``[B, T]``, from 0 to 1 in value; None if all count.
         tap: where to note the keys, or None.
     """
 
@@ -95,15 +96,16 @@ def overridden(overrides: Iterable[tuple[nn.Module, str, Callable[..., Any]]]) -
 def key_feature(weights: Tensor, scaling: float) -> Tensor:
     """Turn weights into the keys' additional feature log k / scaling, ``[B, T]``.
 
-    At k = 1 the derivative of log k is that of k. At k = 0 the logarithm has none, but a softmax
-    term is proportional to its k: standing at k = ε instead, small enough to be nothing beside the
-    others, the derivative in log k is ε times the one in k, which is finite and what we return.
+    The derivative of log k is 1 / k. At k = 0 the logarithm has none, but a softmax term is
+    proportional to its k: standing at k = ε instead, small enough to be nothing beside the others,
+    the derivative in log k is ε times the one in k, which is finite and what we return. Weights
+    below ε are taken as ε, too.
     """
     lowest = 2.0 ** round(log2(UNSEEN / scaling))  # a power of two: exact in any dtype
     values = weights.detach()
-    unseen = values == 0
-    slope = torch.where(unseen, exp(lowest * scaling), 1.0) / scaling
-    return slope * (weights - values) - lowest * unseen
+    seen = values.clamp_min(exp(-lowest * scaling))
+    feature = torch.where(values == 0, -lowest, seen.log() / scaling)
+    return feature + (weights - values) / (seen * scaling)
 
 
 def weighted_attention(

@@ -51,7 +51,7 @@ class LayerCall:
         position_ids: as passed to the layer; None or ``[B or 1, T]``.
         cache: the key-value cache, or None.
         added: features the model adds to the states before this layer, ``[B, T, D]``, or None.
-        weights: what each key counts for, ``[B, T]`` with values 0 or 1; None if all count.
+        weights: what each key counts for, ``[B, T]``, from 0 to 1; None if all count.
         tap: where the layer's keys are noted, if somebody wants them.
     """
 
@@ -160,7 +160,7 @@ class Backbone:
     def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32.
 
-        A key of weight 0 gets what it would have beside those that count.
+        Each key gets what it would have by itself beside the others as they are weighed.
         """
         queries, keys = self.queries(call, rows), self.keys(call)
         batch, heads, asked, width = queries.shape
@@ -169,10 +169,9 @@ class Backbone:
         logits = logits * self.layers[call.index].self_attn.scaling
         allowed = _allowed(call.mask, rows, call.states.shape[1])
         logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
-        if call.weights is None or bool(call.weights.all()):
+        if call.weights is None or bool((call.weights == 1).all()):
             return torch.softmax(logits, dim=-1)
-        unseen = (call.weights == 0)[:, None, None]
-        counted = logits.masked_fill(unseen, -torch.inf)
+        counted = logits + call.weights.log().to(logits)[:, None, None]
         return torch.exp(logits - torch.logsumexp(counted, dim=-1, keepdim=True))
 
     def run_layer(self, call: LayerCall) -> Tensor:

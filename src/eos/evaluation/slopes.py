@@ -2,12 +2,14 @@
 
 One reducer after one layer prunes to a fraction of the tokens, and nothing else is reduced. The
 central difference of the deployed loss, in steps of whole tokens, stands beside the derivatives
-that surrogates give. Everything before the layer is the same in all of these passes and runs once.
+that surrogates give, and beside a difference in wider steps. Everything before the layer is the
+same in all of these passes and runs once.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from eos.backbones.memory import remembering
 from eos.backbones.processor import place_batch
 from eos.config import Frozen
 from eos.data.batches import Answered, Reader
+from eos.errors import ConfigError
 from eos.losses import Objective, search_losses
 from eos.plan import Plan
 from eos.reduce.combine import needs
@@ -25,6 +28,29 @@ from eos.step import Step
 from eos.theta import Theta
 
 STEP = 0.1  # of the kept tokens, to either side
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A slope measured directly: a central difference of the deployed loss.
+
+    Attributes:
+        step: to either side, as a fraction of the kept tokens.
+    """
+
+    step: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step < 1:
+            raise ConfigError(f"expected a step between 0 and 1, found {self.step}")
+
+
+Method: TypeAlias = Relaxation | Measured
+
+
+def passes_of(method: Method) -> int:
+    """Count the forward passes of a method at one site, a backward pass being two."""
+    return 2 if isinstance(method, Measured) else 3
 
 
 class Slopes(Frozen):
@@ -40,6 +66,11 @@ class Slopes(Frozen):
     difference: list[list[list[float]]]
     gradient: dict[str, list[list[float]]]
 
+    @property
+    def changes(self) -> list[list[float]]:
+        """Mean of the difference over the samples, by fraction and layer."""
+        return [[fmean(own) for own in level] for level in self.difference]
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -49,14 +80,14 @@ class Comparison:
         backbone: the model.
         visual_tokens: of every sample.
         fractions: of them that are kept.
-        methods: the surrogates.
+        methods: the surrogates by name.
         score: the scorer.
     """
 
     backbone: Backbone
     visual_tokens: int
     fractions: Sequence[float]
-    methods: Mapping[str, Relaxation]
+    methods: Mapping[str, Method]
     score: str
 
     @property
@@ -70,7 +101,12 @@ class Comparison:
 
     def step(self, fraction: float) -> int:
         """Count the tokens of a step to either side."""
-        return max(1, round(STEP * self.keep(fraction)))
+        return step_of(STEP, self.keep(fraction))
+
+
+def step_of(step: float, keep: int) -> int:
+    """Count the tokens of a step that is a fraction of those kept; at least one."""
+    return max(1, round(step * keep))
 
 
 def measure_slopes(comparison: Comparison, reader: Reader, piece: tuple[Answered, ...]) -> Slopes:
@@ -87,8 +123,8 @@ def measure_slopes(comparison: Comparison, reader: Reader, piece: tuple[Answered
                 place = _Place(comparison, layer, comparison.keep(fraction))
                 change = place.difference(*batch, step=comparison.step(fraction))
                 difference[level].append(change)
-                for method, relaxation in comparison.methods.items():
-                    gradient[method][level].append(place.gradient(*batch, relaxation=relaxation))
+                for name, method in comparison.methods.items():
+                    gradient[name][level].append(place.slope(*batch, method=method))
     return Slopes(samples=len(piece), difference=difference, gradient=gradient)
 
 
@@ -118,12 +154,21 @@ class _Place:
 
     def difference(self, inputs: Mapping[str, Any], labels: Tensor, *, step: int) -> list[float]:
         """Central difference of the deployed loss in the compression, sample by sample."""
+        tokens = self.comparison.visual_tokens
+        fewest, most = max(1, self.keep - step), min(tokens, self.keep + step)
         more, less = (
             answer_losses(self.comparison.backbone, self.plan(keep), inputs=inputs, labels=labels)
-            for keep in (self.keep - step, self.keep + step)
+            for keep in (fewest, most)
         )
-        width = 2 * step / self.comparison.visual_tokens
+        width = (most - fewest) / tokens
         return [round((a - b) / width, 6) for a, b in zip(more, less, strict=True)]
+
+    def slope(self, inputs: Mapping[str, Any], labels: Tensor, *, method: Method) -> float:
+        """What a method says of the slope, mean over samples."""
+        if isinstance(method, Measured):
+            step = step_of(method.step, self.keep)
+            return round(fmean(self.difference(inputs, labels, step=step)), 6)
+        return self.gradient(inputs, labels, relaxation=method)
 
     def gradient(
         self, inputs: Mapping[str, Any], labels: Tensor, *, relaxation: Relaxation

@@ -15,9 +15,10 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
+from eos.evaluation.agreement import Agreement
 from eos.evaluation.fidelity import METHODS, Fidelity, Level, measure_fidelity
 from eos.evaluation.ledger import append_lines, whole_lines
-from eos.evaluation.slopes import STEP, Slopes
+from eos.evaluation.slopes import STEP, Measured, Slopes
 
 
 def fidelity_and_show(
@@ -105,10 +106,49 @@ def markdown(found: Fidelity) -> str:
         "",
         "± of a correlation: its standard error, by drawing the questions anew (bootstrap); noise "
         "also lowers it. A layer is certain if its difference exceeds two standard errors.",
+        *_sizes(found),
     ]
     for level in found.levels:
         lines += ["", *_layers(found, level)]
     return "\n".join(lines) + "\n"
+
+
+def _sizes(found: Fidelity) -> list[str]:
+    """Write a table of what is pooled over layers and keep fractions."""
+    if not found.pooled:
+        return []
+    fractions = [f"{level.keep_frac:g}" for level in found.levels]
+    lines = [
+        "",
+        "Sizes, all layers and keep fractions together:",
+        "",
+        "| selection, through | passes | rank correlation | surrogate / difference | "
+        f"wrong sign | {' | '.join(f'sums, {fraction}' for fraction in fractions)} |",
+        f"|---|---:|---:|---:|---:|{'---:|' * len(fractions)}",
+    ]
+    for method, own in found.pooled.items():
+        ratio = "–"
+        if own.ratio is not None:
+            ratio = f"{own.ratio:.2f} ({own.ratio_low:.2f} to {own.ratio_high:.2f})"
+        wrong = "–" if own.wrong is None else f"{own.wrong:.0%}"
+        cells = " | ".join(_total(level.methods[method]) for level in found.levels)
+        lines.append(
+            f"| {method} | {own.passes} | {own.rank:.2f} ± {own.rank_stderr:.2f} | {ratio} | "
+            f"{wrong} of {own.certain} | {cells} |"
+        )
+    return [
+        *lines,
+        "",
+        "A cell is a layer at a keep fraction. Surrogate over difference: the median over certain "
+        "cells of the right sign, and the 16th to 84th percentile. Sums: over layers, surrogates "
+        "over differences. Passes: forward passes at one site, a backward pass being two; a "
+        "backward pass serves all sites of one Θ at once, a measured difference one site. "
+        f"*measured* takes steps of ±{Measured().step:.0%} on the same questions.",
+    ]
+
+
+def _total(own: Agreement) -> str:
+    return "–" if own.total is None else f"{own.total:.2f} ± {own.total_stderr:.2f}"
 
 
 def _layers(found: Fidelity, level: Level) -> list[str]:

@@ -21,7 +21,7 @@ from eos.losses import Objective
 from eos.reduce.mixture import components
 from eos.reduce.select import SELECTIONS
 from eos.reference import AlignOn
-from eos.relaxation import Relaxation, Through
+from eos.relaxation import Boundary, Relaxation, Through, soft_problems
 from eos.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.theta import Group, Init
 
@@ -68,6 +68,7 @@ class RelaxationConfig(Frozen):
     through: Through = Relaxation.through
     alpha: PositiveFloat = Relaxation.alpha
     band: NonNegativeFloat = Relaxation.band
+    boundary: Boundary = Relaxation.boundary
 
     def made(self) -> Relaxation:
         """Make what the passes take."""
@@ -202,6 +203,9 @@ class SearchConfig(Artifact):
             )
         if self.relaxation.band and self.relaxation.through == "states":
             problems.append("relaxation.band: expected 0 with through 'states'")
+        if self.relaxation.boundary == "soft":
+            given = (self.relaxation.selection, self.relaxation.through, self.relaxation.band)
+            problems += [f"relaxation.boundary: {problem}" for problem in soft_problems(*given)]
         if self.starts is not None and len(set(self.starts)) != len(self.starts):
             problems.append(f"starts: expected each once, found {list(self.starts)}")
         if self.fix_layers and "g" in self.fix:
