@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from eos.config import write_atomically
-from eos.evaluation.results import Results
+from eos.evaluation.results import Results, Row
 from eos.loop import Answer
 from eos.presets import presets
 from eos.reporting.eval import WIDTH, evaluate_watched
@@ -102,9 +102,31 @@ def report(found: Answer, results: Results, *, use: str) -> str:
         "# A search on the miniature\n\n"
         f"Found at {found.plan.expected.final_tokens} final tokens:\n\n"
         f"| {head} |\n|{'---|' * len(COLUMNS)}\n{regimes}\n\n{stages(found)}\n"
-        f"## Beside prior methods\n\n{markdown(results)}\n"
+        f"## Beside prior methods\n\n{glance(results)}\n{markdown(results)}\n"
         f"## Use the plan\n\n```python\n{use}```\n"
     )
+
+
+def glance(results: Results) -> str:
+    """Write one row a method with its FLOPs and accuracy at every budget; none is left out."""
+    full, *others = results.rows
+    found: dict[str, dict[int, Row]] = {}
+    for row in others:
+        name = row.name.partition("@")[0]
+        found.setdefault(name, {})[_nearest(row.cost.final_tokens)] = row
+    most = BUDGETS[0]
+    ordered = sorted(found.items(), key=lambda pair: -pair[1][most].average.accuracy)
+    heads = "".join(f" FLOPs, {budget} tokens | accuracy, % |" for budget in BUDGETS)
+    lines = [f"| method |{heads}", f"|---|{'---:|' * 2 * len(BUDGETS)}"]
+    lines.append(f"| `{full.name}`, all tokens |" + f" 1.000 | {_accuracy(full)} |" * len(BUDGETS))
+    for name, rows in ordered:
+        cells = [f"{rows[b].cost.flops_ratio:.3f} | {_accuracy(rows[b])}" for b in BUDGETS]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _accuracy(row: Row) -> str:
+    return f"{row.average.accuracy:.1f} ± {row.average.stderr:.1f}"
 
 
 def stages(found: Answer) -> str:
