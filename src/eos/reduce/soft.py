@@ -13,7 +13,7 @@ from torch import Tensor
 from eos.reduce.select import Selection, keep_probability, select
 
 # A token kept with less probability is dropped. Of a key that draws most of the attention, a small
-# part does most of what the whole does: with 0.02 derivatives are a tenth smaller.
+# part does most of what the whole does: with 0.02 derivatives are smaller by up to a tenth or so.
 PARTIAL = 1e-3
 SPARE = 0.01  # tokens that a choice drops at least, in sum of keep probabilities
 LEAST = 1e-14  # a weight that is nothing beside the others, in float32 and bfloat16
