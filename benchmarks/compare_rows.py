@@ -3,9 +3,9 @@
     python benchmarks/compare_rows.py runs/eval --ours eos1@64,eos2@64,eos3@64 \
         --others even@64,tome-original@64
 
-`eos eval` says how far each run is from the full model. This says how far the mean of some runs, such
-as three seeds of a search, is from each other run on the same questions, with a 95% interval. Families
-count equally, as in the tables of `eos eval`.
+`eos eval` says how far each run is from the full model. This says how far the mean of some runs,
+such as three seeds of a search, is from each other run on the same questions, with a 95% interval.
+Families count equally, as in the tables of `eos eval`.
 """
 
 import argparse

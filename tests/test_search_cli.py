@@ -162,7 +162,8 @@ def test_two_processes_are_one(sibling, finished, tmp_path):
     process = begin(command(sibling, out, "--json"), launched("tests.witness", "--multi_gpu"))
     told, _ = process.communicate(timeout=300)
     assert process.returncode == 0, told
-    assert told.count('"start": "uniform"') == 2  # one answer (in it, and in its provenance)
+    # one answer: in it, in its plan's provenance, and in that of the plan by budget
+    assert told.count('"start": "uniform"') == 3
     assert told.count("of 2 processes, holds 1.00 of the layers") == 2
     assert_same_history(out, finished)
 
