@@ -1,11 +1,10 @@
-"""Compare runs of one evaluation with each other, question by question.
+"""Compare runs of evaluations with each other, question by question.
 
-    python benchmarks/compare_rows.py runs/eval --ours eos1@64,eos2@64,eos3@64 \
-        --others even@64,tome-original@64
+    python benchmarks/compare_rows.py runs/eval --ours eos1@64,eos2@64,eos3@64 --budget 64
 
 `eos eval` says how far each run is from the full model. This says how far the mean of some runs,
-such as three seeds of a search, is from each other run on the same questions, with a 95% interval.
-Families count equally, as in the tables of `eos eval`.
+such as three seeds of a search, is from each other run on the same questions, with a 95% interval,
+as Markdown. Families count equally, as in the tables of `eos eval`.
 """
 
 import argparse
@@ -14,46 +13,67 @@ from pathlib import Path
 from statistics import fmean, variance
 
 from eos.evaluation.ledger import Prediction, whole_lines
+from eos.evaluation.settings import FULL, Settings
 
 Table = dict[str, dict[tuple[str, int], bool]]
 
 
-def read(folder: Path) -> Table:
-    """Read which questions each run answered rightly, by family and number."""
+def read(folders: list[Path]) -> tuple[Table, dict[str, float]]:
+    """Read which questions each run answered rightly, and each run's FLOPs."""
     found: Table = {}
-    for line in whole_lines(folder / "predictions.jsonl"):
-        told = Prediction.model_validate_json(line)
-        found.setdefault(told.run, {})[told.family, told.number] = told.correct
-    return found
+    flops = {FULL: 1.0}
+    for folder in folders:
+        for line in whole_lines(folder / "predictions.jsonl"):
+            told = Prediction.model_validate_json(line)
+            found.setdefault(told.run, {})[told.family, told.number] = told.correct
+        plans = Settings.load(folder / "config.json").plans
+        flops |= {name: plan.expected.flops_ratio for name, plan in plans.items()}
+    return found, flops
 
 
-def difference(table: Table, ours: list[str], other: str) -> tuple[float, float]:
-    """Mean of ``ours`` minus ``other`` in points, and its standard error; families weigh alike."""
-    shared = set.intersection(*(set(table[run]) for run in (*ours, other)))
+def mean_and_error(values: dict[tuple[str, int], float]) -> tuple[float, float]:
+    """Mean over families of their means, and its standard error."""
     families: dict[str, list[float]] = {}
-    for key in sorted(shared):
-        own = fmean(table[run][key] for run in ours)
-        families.setdefault(key[0], []).append(100 * (own - table[other][key]))
-    mean = fmean(fmean(values) for values in families.values())
-    spread = sum(variance(values) / len(values) for values in families.values())
-    return mean, sqrt(spread) / len(families)
+    for (family, _), value in values.items():
+        families.setdefault(family, []).append(value)
+    spread = sum(variance(own) / len(own) for own in families.values())
+    return fmean(fmean(own) for own in families.values()), sqrt(spread) / len(families)
+
+
+def points(table: Table, runs: list[str]) -> dict[tuple[str, int], float]:
+    """Points of each question, 100 if right, mean over runs; questions that all have answered."""
+    shared = set.intersection(*(set(table[run]) for run in runs))
+    return {key: 100 * fmean(table[run][key] for run in runs) for key in sorted(shared)}
+
+
+def row(table: Table, ours: list[str], other: str, flops: float) -> str:
+    """Write one line: a run's accuracy, and how far ahead ours are."""
+    own, theirs = points(table, ours), points(table, [other])
+    accuracy, error = mean_and_error(theirs)
+    ahead, noise = mean_and_error({key: own[key] - theirs[key] for key in own if key in theirs})
+    interval = f"{ahead - 1.96 * noise:+.1f} to {ahead + 1.96 * noise:+.1f}"
+    return f"| `{other}` | {flops:.3f} | {accuracy:.1f} ± {error:.1f} | {ahead:+.1f} ({interval}) |"
 
 
 def main() -> None:
-    """Print one line a comparison."""
+    """Print a table: ours, then all others of the budget by accuracy."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+", help="evaluations of the same questions")
     parser.add_argument("--ours", required=True, help="runs whose mean is compared")
-    parser.add_argument("--others", default="", help="runs to compare with; all if empty")
+    parser.add_argument("--budget", required=True, help="only runs whose names end so, after @")
     asked = parser.parse_args()
-    table, ours = read(asked.folder), asked.ours.split(",")
-    others = asked.others.split(",") if asked.others else [x for x in table if x not in ours]
-    print(f"{', '.join(ours)}: mean minus each of these, in points, 95% interval")
-    for other in others:
-        mean, error = difference(table, ours, other)
-        print(
-            f"{other:28} {mean:+6.1f}   {mean - 1.96 * error:+6.1f} to {mean + 1.96 * error:+6.1f}"
-        )
+    (table, flops), ours = read(asked.folders), asked.ours.split(",")
+    others = [run for run in table if run.endswith(f"@{asked.budget}") and run not in ours]
+    others.sort(key=lambda run: -fmean(points(table, [run]).values()))
+    accuracy, error = mean_and_error(points(table, ours))
+    print(f"| run | FLOPs | accuracy, % | mean of {len(ours)} seeds ahead by (95%) |")
+    print("|---|---:|---:|---:|")
+    print(
+        f"| mean of {', '.join(f'`{run}`' for run in ours)} | "
+        f"{fmean(flops[run] for run in ours):.3f} | {accuracy:.1f} ± {error:.1f} | |"
+    )
+    for other in [FULL, *others]:
+        print(row(table, ours, other, flops[other]))
 
 
 if __name__ == "__main__":
