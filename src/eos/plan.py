@@ -217,8 +217,9 @@ class Plan(Artifact):
     def __str__(self) -> str:
         """Draw the plan as a plain table: one row a step, then what it costs."""
         greek = " ".join(f"{letter:>6}" for letter in "γτθρν")
-        header = f"{'layer':>5}  {'keep':>5}  {'score':<16}  {greek}  regime"
-        rows = [_row(step) for step in self.steps] or ["(no steps: the full model)"]
+        width = max([16, *(len(step.score) for step in self.steps)])
+        header = f"{'layer':>5}  {'keep':>5}  {'score':<{width}}  {greek}  regime"
+        rows = [_row(step, width) for step in self.steps] or ["(no steps: the full model)"]
         expected = self.expected
         footer = (
             f"{self.backbone}: {self.visual_tokens} tokens, {self.num_layers} layers -> "
@@ -229,11 +230,12 @@ class Plan(Artifact):
         return "\n".join([header, *rows, footer])
 
 
-def _row(step: Step) -> str:
+def _row(step: Step, width: int) -> str:
     numbers = " ".join(["     -"] * 5)
     if isinstance(step.operator, Operator):
         numbers = " ".join(f"{value:6.3g}" for value in step.operator.omega)
-    return f"{step.layer:5d}  {step.keep:5d}  {step.score:<16}  {numbers}  {step.operator.label}"
+    score = f"{step.score:<{width}}"
+    return f"{step.layer:5d}  {step.keep:5d}  {score}  {numbers}  {step.operator.label}"
 
 
 def _problems(plan: Plan) -> list[str]:
