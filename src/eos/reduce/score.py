@@ -88,12 +88,14 @@ class Scorer:
         rows: the query rows whose attention it needs.
         ahead: whether it asks the layer that comes next instead of the one that has just run.
         needs: what else of `Evidence` it uses.
+        picks: whether it orders only the tokens that it would keep, all others being equal.
     """
 
     score: Callable[[Evidence], Tensor]
     rows: Rows = "none"
     ahead: bool = False
     needs: tuple[Need, ...] = ()
+    picks: bool = False
 
 
 def text_raters(visual: Tensor, text: Tensor, *, counts: Tensor | None = None) -> Tensor:
@@ -192,8 +194,8 @@ SCORERS: dict[str, Scorer] = {
     "corrected-raters": Scorer(corrected_attention, rows="raters", needs=("gravity",)),
     "cls-attention": Scorer(cls_attention, needs=("vision",)),
     "key-norm": Scorer(key_norm, needs=("keys",)),
-    "diversity": Scorer(diversity),
-    "duplication": Scorer(duplication, needs=("keys", "text")),
+    "diversity": Scorer(diversity, picks=True),
+    "duplication": Scorer(duplication, needs=("keys", "text"), picks=True),
     "dissimilarity": Scorer(dissimilarity),
     "random": Scorer(random_score),
 }

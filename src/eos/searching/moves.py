@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from eos.plan import Plan
 from eos.reduce.mixture import components, mixture
+from eos.reduce.score import SCORERS
 from eos.searching.space import Space
 from eos.step import Operator, Step
 
@@ -66,11 +67,14 @@ def _scores(step: Step, ranking: dict[int, list[str]]) -> Iterator[str]:
     parts, rivals = components(step.score), ranking[step.layer][:RIVALS]
     if len(parts) > 1:
         yield from parts
+    # into a scorer that only marks its picks a little of another can be mixed without effect:
+    # what is picked stays ahead. The other way round, marks are a bonus for some tokens
+    share = 1 - SHARE if any(SCORERS[name].picks for name in parts) else SHARE
     for rival in rivals:
         if rival not in parts:
             yield rival
-            rest = {name: weight * (1 - SHARE) for name, weight in parts.items()}
-            yield mixture({**rest, rival: SHARE})
+            rest = {name: weight * (1 - share) for name, weight in parts.items()}
+            yield mixture({**rest, rival: share})
 
 
 def _ending(steps: Sequence[Step], space: Space) -> list[Step]:

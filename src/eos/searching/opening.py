@@ -40,7 +40,7 @@ def open_run(
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
     reader, examiner = (Reader(source, *rest) for source in sources)
-    at_once = config.micro_batch or config.batch
+    at_once = config.at_once
     examination = examiner.first(config.validation.samples, at_once=at_once)
     state = _first_state(backbone, config, examiner=examiner, examination=examination)
     state.facts["data"] = sources[0].describe()
@@ -79,7 +79,7 @@ def pick_sources(
         chosen = data.model_copy(update={"split": "validation"})
     if chosen is not None:
         return source, chosen if isinstance(chosen, Source) else open_source(chosen)
-    learnt, held = held_out(len(source), config.validation.samples, seed=config.seed)
+    learnt, held = held_out(len(source), config.held_out_samples, seed=config.seed)
     return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
 
 

@@ -75,8 +75,7 @@ def open_search(
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
     train, validation = (Reader(source, *rest) for source in sources)
-    at_once = config.micro_batch or config.batch
-    deciding, confirming = (ceil(n / at_once) for n in _samples(config))
+    at_once, (deciding, confirming) = config.at_once, config.judging_pieces
     batch = validation.first((deciding + confirming) * at_once, at_once=at_once)
     if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, 100):
         reasons = " | ".join(skipped.reason for skipped in batch.skipped[:3])
@@ -103,12 +102,6 @@ def open_search(
     name = model_name(backbone.model)
     pieces = min(deciding, len(judge.pieces))
     return Search(backbone, config, judge, pieces, train, processes, folder, tokens, name, watch)
-
-
-def _samples(config: SearchConfig) -> tuple[int, int]:
-    """Say how many validation samples decide between plans, and how many confirm the decision."""
-    confirming = config.explore.confirm_samples if config.method == "eos" else 0
-    return config.validation.samples, confirming
 
 
 def find_plans(search: Search) -> dict[int, Found]:

@@ -1,5 +1,6 @@
 """Settings: everything a search is told, in one YAML file (App. A.1, Table 5)."""
 
+from math import ceil
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -230,6 +231,24 @@ class SearchConfig(Artifact):
     def race_steps(self) -> int:
         """How many steps each start has before the best goes on; 0 without a race."""
         return max(1, round(self.race * self.steps)) if len(self.names) > 1 else 0
+
+    @property
+    def at_once(self) -> int:
+        """How many samples go through the model at once."""
+        return self.micro_batch or self.batch
+
+    @property
+    def judging_pieces(self) -> tuple[int, int]:
+        """How many pieces of validation samples decide between plans, and confirm the decision."""
+        confirming = self.explore.confirm_samples if self.method == "eos" else 0
+        return ceil(self.validation.samples / self.at_once), ceil(confirming / self.at_once)
+
+    @property
+    def held_out_samples(self) -> int:
+        """How many samples are set aside for validation where the data have no such split."""
+        if self.method == "paper":
+            return self.validation.samples
+        return sum(self.judging_pieces) * self.at_once
 
     @property
     def all_budgets(self) -> tuple[int, ...]:
