@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import torch
 
 import eos
 from eos import ConfigError, Plan, SearchConfig, Theta, cli
@@ -16,7 +17,7 @@ from eos.loop import find
 from eos.searching.moves import OPERATORS
 from eos.searching.planner import scorers_by_site
 from eos.searching.profile import Profile
-from eos.searching.refine import refined_steps
+from eos.searching.refine import refined_steps, signal_to_noise
 from tests.test_search_cli import launched
 
 WORLD = WorldData(families=("presence", "digit"), size=50)
@@ -108,6 +109,19 @@ def test_the_mean_of_the_last_half_is_what_a_descent_gives():
     path = [{"gamma": [g], **flat} for g in (0.9, 0.8, 0.1, 0.3)]
     (found,) = refined_steps(path, plan)
     assert found.operator.gamma == pytest.approx(0.2)
+
+
+def test_signal_to_noise_is_that_of_the_mean():
+    torch.manual_seed(0)
+    truth, spread = torch.tensor([0.3, -0.4], dtype=torch.float64), 0.5
+    ratios = [
+        signal_to_noise(list(truth + spread * torch.randn(8, 2, dtype=torch.float64)))
+        for _ in range(2000)
+    ]
+    # squared length 0.25 over a noise of 2 * 0.25 / 8; a little more, for noise is in the divisor
+    assert 3.5 < sum(ratios) / len(ratios) < 5.5
+    assert signal_to_noise([truth]) == 0.0  # one batch says nothing of its noise
+    assert signal_to_noise([truth, -truth]) == 0.0
 
 
 class CrashError(Exception):

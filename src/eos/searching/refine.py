@@ -1,5 +1,8 @@
 """Refine: gradient descent on a plan's operators, the continuous half of the refinement.
 
+Batches are gathered until their mean gradient exceeds its own noise, and the rate is shrunk by what
+noise is left.
+
 Where a plan reduces, how many tokens it keeps and which is settled; what becomes of the others, the
 Ω of every step, follows the exact gradient of the disagreement with the full model, through the
 hard forward pass that is deployed. Whether the result is better is for samples to say that the
@@ -67,24 +70,34 @@ def refine(
     plan, processes = found.best.plan, judge.processes
     teacher = _teacher(judge, reader, config)
     theta = free_operators(plan)
-    optimizer = torch.optim.AdamW(
-        [theta.weights[group] for group in GROUPS[2:]], lr=config.lr, weight_decay=0.0
-    )
+    optimizer = torch.optim.AdamW(operator_weights(theta), lr=config.lr, weight_decay=0.0)
     state = State([Racer(theta, optimizer)], {**judge.facts, "plan": plan_name(plan)})
     load_state(folder, state)
     history = Journal(folder / "history.jsonl")
     if processes.main:
         folder.mkdir(parents=True, exist_ok=True)
         history.rewind(state.done)
+    saved = state.done
+    gradients: list[Tensor] = []  # of the samples since the last update
     while state.done < config.steps:
-        step = state.done
-        optimizer.param_groups[0]["lr"] = learning_rate(config, step)
+        step, rate = state.done, learning_rate(config, state.done)
         values = {group: theta.value(group).tolist() for group in GROUPS[2:]}
-        loss, norm = descend_once(teacher, theta, optimizer, plan=plan, step=step, config=config)
-        entry = {"loss": loss, "gradient_norm": norm, "lr": learning_rate(config, step)}
-        history.append(step, {"step": step, **entry, "theta": _writable(values)})
+        loss, gradient = batch_gradient(teacher, theta, plan=plan, step=step, config=config)
+        gradients.append(gradient)
+        signal = signal_to_noise(gradients)
+        # a direction that cannot be told from noise needs more samples, as many as there are
+        moves = signal >= 1.0 or len(gradients) == len(teacher.pieces)
+        noted = {"loss": loss, "gradient_norm": float(gradient.norm()), "lr": rate}
+        noted |= {"signal_to_noise": signal, "batches": len(gradients)}
+        history.append(step, {"step": step, **noted, "theta": _writable(values)})
         state.done += 1
-        if state.done % config.save_every == 0 or state.done == config.steps:
+        if moves:
+            shrunk = rate * signal / (1.0 + signal)  # what a noisy direction is worth
+            update(theta, optimizer, torch.stack(gradients).mean(dim=0), rate=shrunk)
+            gradients.clear()
+        # between updates a checkpoint would have to hold the gradients, too
+        if (moves and state.done >= saved + config.save_every) or state.done == config.steps:
+            saved = state.done
             if processes.main:
                 history.flush()
                 save_state(folder, state, theta=theta)
@@ -128,20 +141,14 @@ def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
     return steps
 
 
-def descend_once(
-    teacher: Judge,
-    theta: Theta,
-    optimizer: torch.optim.Optimizer,
-    *,
-    plan: Plan,
-    step: int,
-    config: SearchConfig,
-) -> tuple[float, float]:
-    """Take one step on one piece of the samples; give the loss and the gradient's norm.
+def batch_gradient(
+    teacher: Judge, theta: Theta, *, plan: Plan, step: int, config: SearchConfig
+) -> tuple[float, Tensor]:
+    """Loss of one batch, and its gradient in the operators' weights, group after group, ``[V]``.
 
-    Each process has its share of the piece's samples; gradients are summed over all.
+    Each process has its share of the batch; gradients are summed over all.
     """
-    parameters = [theta.weights[group] for group in GROUPS[2:]]
+    parameters = operator_weights(theta)
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     piece = step % len(teacher.pieces)
@@ -155,11 +162,38 @@ def descend_once(
             f"expected finite losses and gradients of the operators, found others at step {step}; "
             "look at the samples, or lower lr"
         )
-    sites = len(theta.sites)
-    for row, parameter in enumerate(parameters):
-        parameter.grad = total[row * sites : (row + 1) * sites].to(parameter)
+    return float(total[-1]), total[:-1]
+
+
+def signal_to_noise(gradients: Sequence[Tensor]) -> float:
+    """Estimate how far the mean of batches' gradients exceeds its noise, both squared.
+
+    The mean of n gradients has the squared length of the true one plus the noise, their variance
+    over n; the estimate takes the noise off. 0 for a single one, whose noise is not known.
+    """
+    number, rows = len(gradients), torch.stack(list(gradients))
+    if number == 1:
+        return 0.0
+    noise = float(rows.var(dim=0).sum()) / number
+    signal = float(rows.mean(dim=0).square().sum()) - noise
+    return max(0.0, signal / noise) if noise > 0 else float(signal > 0)
+
+
+def update(
+    theta: Theta, optimizer: torch.optim.Optimizer, gradient: Tensor, *, rate: float
+) -> None:
+    """Take a step of the optimiser along a gradient ``[V]``."""
+    parameters = operator_weights(theta)
+    parts = torch.split(gradient, [parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.to(parameter)
+    optimizer.param_groups[0]["lr"] = rate
     optimizer.step()
-    return float(total[-1]), float(total[:-1].norm())
+
+
+def operator_weights(theta: Theta) -> list[Tensor]:
+    """Θ's weights of the five operator groups."""
+    return [theta.weights[group] for group in GROUPS[2:]]
 
 
 def learnt_disagreement(
