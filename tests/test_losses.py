@@ -56,6 +56,15 @@ def test_alignment_is_the_mean_over_tokens_samples_and_layers():
     assert alignment([pair, pair], layers=2).item() == pytest.approx(10)
 
 
+def test_relative_alignment_weighs_layers_alike():
+    full = torch.tensor([[[3.0, 4.0], [0.0, 5.0]]])
+    counted = torch.ones(1, 2, dtype=torch.bool)
+    small, large = (Aligned(4, s * full * 1.1, s * full, counted) for s in (1.0, 100.0))
+    each = [alignment([pair], layers=1, relative=True).item() for pair in (small, large)]
+    assert each == pytest.approx([0.01, 0.01], rel=1e-4)
+    assert alignment([large], layers=1).item() > 1000 * alignment([small], layers=1).item()
+
+
 @pytest.mark.parametrize("align_on", ["text", "visual", "both"])
 def test_a_batch_costs_what_its_samples_cost(backbone, align_on):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()

@@ -36,6 +36,8 @@ class Objective:
             layers to the same budget.
         align_on: which states alignment compares, ``text``, ``visual`` or ``both``.
         align_layers: after which layers; every fourth if None.
+        align_relative: whether a layer's distance is taken over the squared length of the full
+            model's states there, so that no layer outweighs the others.
         ce_weight: of the cross-entropy; 0 is the paper's CE-off.
         align_weight: λ_a.
         budget_weight: λ_b.
@@ -49,6 +51,7 @@ class Objective:
     max_flops: float | None = None
     align_on: AlignOn = "text"
     align_layers: Sequence[int] | None = None
+    align_relative: bool = False
     ce_weight: float = 1.0
     align_weight: float = 0.1
     budget_weight: float = 1.0
@@ -131,7 +134,7 @@ def weighted(passed: Passed, theta: Theta, *, objective: Objective, dims: Dims) 
     predicts = passed.logits is not None and passed.targets is not None
     terms = {
         "cross_entropy": answer_loss(passed.logits, passed.targets) if predicts else zero,
-        "align": alignment(passed.pairs, layers=passed.compared) if passed.pairs else zero,
+        "align": aligned(passed, objective) if passed.pairs else zero,
         "budget": over(theta.expected_schedule()[-1] / objective.budget - 1.0),
         "layers": over(theta.active_layers - objective.max_layers),
         "flops": flops_excess(theta, objective, dims=dims),
@@ -158,17 +161,27 @@ def answer_loss(logits: Tensor | None, targets: Tensor | None) -> Tensor:
     return _sample_mean(each.view(targets.shape), targets != IGNORED)
 
 
-def alignment(pairs: Sequence[Aligned], *, layers: int) -> Tensor:
+def aligned(passed: Passed, objective: Objective) -> Tensor:
+    """Alignment of a pass as the objective has it."""
+    relative = objective.align_relative
+    return alignment(passed.pairs, layers=passed.compared, relative=relative)
+
+
+def alignment(pairs: Sequence[Aligned], *, layers: int, relative: bool = False) -> Tensor:
     """Squared distance of reduced states from full ones, mean over tokens and ``layers`` (Eq. 14).
 
-    Layers before the two passes differ have no pair and distance 0.
+    Layers before the two passes differ have no pair and distance 0. ``relative``: over the mean
+    squared length of the full states.
     """
     device = pairs[-1].reduced.device
-    distances = [
-        _sample_mean((pair.reduced.float() - pair.full.float()).square().sum(-1), pair.counted)
-        for pair in pairs
-    ]
-    return torch.stack([distance.to(device) for distance in distances]).sum() / layers
+    distances = []
+    for pair in pairs:
+        full = pair.full.float()
+        distance = _sample_mean((pair.reduced.float() - full).square().sum(-1), pair.counted)
+        if relative:
+            distance = distance / _sample_mean(full.square().sum(-1), pair.counted)
+        distances.append(distance.to(device))
+    return torch.stack(distances).sum() / layers
 
 
 def flops_excess(theta: Theta, objective: Objective, *, dims: Dims) -> Tensor:

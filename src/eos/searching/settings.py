@@ -39,6 +39,7 @@ class ObjectiveConfig(Frozen):
     max_flops: PositiveFloat | None = Objective.max_flops
     align_on: AlignOn = Objective.align_on
     align_layers: tuple[int, ...] | None = None
+    align_relative: bool = Objective.align_relative
     ce_weight: NonNegativeFloat = Objective.ce_weight
     align_weight: NonNegativeFloat = Objective.align_weight
     budget_weight: NonNegativeFloat = Objective.budget_weight
