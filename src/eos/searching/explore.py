@@ -1,16 +1,18 @@
 """Explore: from a profile to a plan. Shortest paths, a race, moves; the default way to search.
 
-1. The profile's shortest path, those that begin at each other site, and paths through curves drawn
-   anew within their errors, each with every start of the operator: candidates that differ where the
-   profile is not certain.
+1. The profile's shortest path, those that begin at every other pair of sites, and paths through
+   curves drawn anew within their errors, each with every start of the operator: candidates that
+   differ where the profile is not certain.
 2. A race: all of them on few samples, the better half on more.
-3. Moves: the plans one change away from the winner race against it; the best goes on.
+3. Rounds of moves: the plans one change away race against the best, one kind of change after the
+   other, and the winner goes on.
 
 Every decision is made on the deployed forward pass, on samples that all candidates share.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import ceil
 from random import Random
 
@@ -19,7 +21,7 @@ from eos.errors import ConfigError
 from eos.plan import Plan
 from eos.searching.judge import Judge
 from eos.searching.measure import Estimate
-from eos.searching.moves import OPERATORS, neighbours
+from eos.searching.moves import MOVES, OPERATORS, Ranking, neighbours
 from eos.searching.paths import read_costs, shortest_path
 from eos.searching.profile import Profile
 from eos.searching.race import Entrant, race, rungs
@@ -64,7 +66,8 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
     read = [read_costs(profile, space, caution=caution) for caution in CAUTIONS]
     read += [read_costs(profile, space, chance=chance) for _ in range(paths)]
     found = [shortest_path(costs, space) for costs in read]
-    found += [shortest_path(read[0], space, first=site) for site in space.sites]
+    begins = [(site,) for site in space.sites] + list(combinations(space.sites, 2))
+    found += [shortest_path(read[0], space, begin=begin) for begin in begins]
     plans = [
         space.plan(_with_operator(steps, operator))
         for operator in OPERATORS[: STARTS if space.operators else 1]
@@ -109,15 +112,27 @@ def explore(
     best = race(judge, starts, rounds=rounds, last=FINALISTS)[0]
     stages = [stage("paths", judge, best, tried=len(starts))]
     for _ in range(moves):
-        around = neighbours(best.plan, space, ranking=ranking)
-        rivals = race(judge, around, rounds=rounds[min(1, len(rounds) - 1) :], last=FINALISTS)
-        better = [rival for rival in rivals if rival.mean < best.mean]
-        if not better:
+        before = best
+        best, tried = _round(judge, best, space, ranking=ranking, rounds=rounds)
+        stages.append(stage("moves", judge, best, tried=tried))
+        if best is before:
             break
-        together = _combined(judge, best, better, space, pieces=pieces)
-        best = min([*better, *together], key=lambda entrant: entrant.mean)
-        stages.append(stage("moves", judge, best, tried=len(around)))
     return Found(best, tuple(stages))
+
+
+def _round(
+    judge: Judge, best: Entrant, space: Space, *, ranking: Ranking, rounds: Sequence[int]
+) -> tuple[Entrant, int]:
+    """Try all kinds of moves, one after the other; give the best plan and how many were tried."""
+    tried = 0
+    for kind in MOVES:
+        around = neighbours(best.plan, space, kind=kind, ranking=ranking)
+        if not around:
+            continue
+        tried += len(around)
+        rivals = race(judge, around, rounds=rounds[min(1, len(rounds) - 1) :], last=2, held=best)
+        best = min([best, *rivals], key=lambda entrant: entrant.mean)
+    return best, tried
 
 
 def stage(name: str, judge: Judge, best: Entrant, *, tried: int) -> Stage:
@@ -129,24 +144,6 @@ def stage(name: str, judge: Judge, best: Entrant, *, tried: int) -> Stage:
         passes=round(judge.passes, 1),
         steps=best.plan.steps,
     )
-
-
-def _combined(
-    judge: Judge, best: Entrant, better: Sequence[Entrant], space: Space, *, pieces: int
-) -> list[Entrant]:
-    """Try the two best moves together, if they change different steps of the plan."""
-    if len(better) < 2 or len({len(x.plan.steps) for x in (best, *better[:2])}) > 1:
-        return []
-    first, second = (entrant.plan.steps for entrant in better[:2])
-    merged = [
-        b if _same(a, old) else a for a, b, old in zip(first, second, best.plan.steps, strict=True)
-    ]
-    if len({step.layer for step in merged}) < len(merged):
-        return []
-    plan = space.plan(merged)
-    if plan is None or plan in (first, second):
-        return []
-    return [measured(judge, plan, range(pieces))]
 
 
 def confirm(found: Found, judge: Judge, pieces: range) -> Found:
@@ -170,11 +167,6 @@ def measured(judge: Judge, plan: Plan, pieces: Iterable[int]) -> Entrant:
 def replace_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
     """Make the plan of other steps for the same model."""
     return plan.model_copy(update={"steps": tuple(steps)})
-
-
-def _same(step: Step, other: Step) -> bool:
-    """Whether two steps are alike but for counts, which every move rescales."""
-    return step.model_copy(update={"keep": 0}) == other.model_copy(update={"keep": 0})
 
 
 def _with_operator(steps: Sequence[Step], operator: Operator) -> list[Step]:

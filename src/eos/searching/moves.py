@@ -1,11 +1,12 @@
 """Moves: small changes of a plan, measured as deployed; the discrete half of the refinement.
 
-Each move changes one step: its layer by one, its share of the tokens, its scorer, its operator.
-What it changes in the loss is the slope along that coordinate, on the very samples and in the very
-context of the plan, so no surrogate stands between the search and what is deployed.
+Each move changes one step: its share of the tokens, its layer, its operator or its scorer; or the
+number of steps. What it changes in the loss is the slope along that coordinate, on the very samples
+and in the very context of the plan, so no surrogate stands between the search and what is deployed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from eos.plan import Plan
 from eos.reduce.mixture import components, mixture
@@ -13,7 +14,10 @@ from eos.reduce.score import SCORERS
 from eos.searching.space import Space
 from eos.step import Operator, Step
 
-FACTOR = 1.3  # by which a move changes a step's count
+Kind: TypeAlias = Literal["tokens", "layers", "operators", "scorers", "steps"]
+Ranking: TypeAlias = Mapping[int, Sequence[str]]
+FACTORS = (1.3, 1.7)  # by which moves change a step's count, up and down
+REACH = 2  # layers that a move shifts a step at most
 SHARE = 0.3  # of a scorer that a move mixes in
 RIVALS = 3  # scorers of a site, best first, that moves try
 # operators that moves try: pruning, merging into the nearest anchors at their norm, a little of it
@@ -24,46 +28,73 @@ OPERATORS = (
 )
 
 
-def neighbours(plan: Plan, space: Space, *, ranking: dict[int, list[str]]) -> list[Plan]:
-    """List the plans one move away, fitted to the limits.
+def neighbours(plan: Plan, space: Space, *, kind: Kind, ranking: Ranking) -> list[Plan]:
+    """List the plans one move of a kind away, fitted to the limits.
 
     Args:
         plan: where to start.
         space: what is allowed.
+        kind: what moves change.
         ranking: by site, its scorers, best first.
     """
-    found = []
+    found = [space.plan(steps) for steps in MOVES[kind](plan, space, ranking)]
+    return list(dict.fromkeys(new for new in found if new is not None and new != plan))
+
+
+def _each(plan: Plan, changes: Callable[[Step], Iterator[Step]]) -> Iterator[list[Step]]:
+    """Change one step after the other, unless two would act at the same site."""
     for place, step in enumerate(plan.steps):
         others = [*plan.steps[:place], *plan.steps[place + 1 :]]
         taken = {other.layer for other in others}
-        for changed in _changes(step, space, ranking):
+        for changed in changes(step):
             if changed.layer not in taken:
-                found.append(space.plan([*others, changed]))
-        if others:
-            found.append(space.plan(_ending(others, space)))
+                yield [*others, changed]
+
+
+def _counts(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
+    def changes(step: Step) -> Iterator[Step]:
+        for factor in FACTORS if step.keep > space.budget else ():
+            for keep in (round(step.keep * factor), round(step.keep / factor)):
+                kept = min(max(keep, space.budget), space.visual_tokens)
+                yield step.model_copy(update={"keep": kept})
+
+    return _each(plan, changes)
+
+
+def _layers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
+    """Shift a step; it may pass another one, which then comes after it."""
+
+    def changes(step: Step) -> Iterator[Step]:
+        for layer in range(step.layer - REACH, step.layer + REACH + 1):
+            if layer in space.scorers:
+                known = set(components(step.score)) <= set(space.scorers[layer])
+                score = step.score if known else ranking[layer][0]
+                yield step.model_copy(update={"layer": layer, "score": score})
+
+    return (_falling(steps) for steps in _each(plan, changes))
+
+
+def _operators(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
+    tried = OPERATORS if space.operators else ()
+    return _each(plan, lambda step: (step.model_copy(update={"operator": x}) for x in tried))
+
+
+def _scorers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
+    return _each(
+        plan,
+        lambda step: (step.model_copy(update={"score": x}) for x in _scores(step, ranking)),
+    )
+
+
+def _numbers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
+    """Leave a step out, or add one at a free site."""
+    for place in range(len(plan.steps) if len(plan.steps) > 1 else 0):
+        yield _ending([*plan.steps[:place], *plan.steps[place + 1 :]], space)
     if len(plan.steps) < space.max_layers:
-        found += [space.plan(steps) for steps in _additions(plan, space, ranking)]
-    unique = dict.fromkeys(new for new in found if new is not None and new != plan)
-    return list(unique)
+        yield from _additions(plan, space, ranking)
 
 
-def _changes(step: Step, space: Space, ranking: dict[int, list[str]]) -> Iterator[Step]:
-    for layer in (step.layer - 1, step.layer + 1):
-        if layer in space.scorers:
-            known = set(components(step.score)) <= set(space.scorers[layer])
-            score = step.score if known else ranking[layer][0]
-            yield step.model_copy(update={"layer": layer, "score": score})
-    if step.keep > space.budget:
-        for keep in (round(step.keep * FACTOR), round(step.keep / FACTOR)):
-            kept = min(max(keep, space.budget), space.visual_tokens)
-            yield step.model_copy(update={"keep": kept})
-    for score in _scores(step, ranking):
-        yield step.model_copy(update={"score": score})
-    if space.operators:
-        yield from (step.model_copy(update={"operator": operator}) for operator in OPERATORS)
-
-
-def _scores(step: Step, ranking: dict[int, list[str]]) -> Iterator[str]:
+def _scores(step: Step, ranking: Ranking) -> Iterator[str]:
     parts, rivals = components(step.score), ranking[step.layer][:RIVALS]
     if len(parts) > 1:
         yield from parts
@@ -77,13 +108,22 @@ def _scores(step: Step, ranking: dict[int, list[str]]) -> Iterator[str]:
             yield mixture({**rest, rival: share})
 
 
+def _falling(steps: Sequence[Step]) -> list[Step]:
+    """Give counts to steps in the order of their layers: fewer tokens the later."""
+    counts = sorted((step.keep for step in steps), reverse=True)
+    ordered = sorted(steps, key=lambda step: step.layer)
+    return [
+        step.model_copy(update={"keep": keep}) for step, keep in zip(ordered, counts, strict=True)
+    ]
+
+
 def _ending(steps: Sequence[Step], space: Space) -> list[Step]:
     """Let the last of the steps keep the budget."""
     ordered = sorted(steps, key=lambda step: step.layer)
     return [*ordered[:-1], ordered[-1].model_copy(update={"keep": space.budget})]
 
 
-def _additions(plan: Plan, space: Space, ranking: dict[int, list[str]]) -> Iterator[list[Step]]:
+def _additions(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
     """Add a step at every free site, halfway in tokens between its neighbours'.
 
     After the last step the new one keeps the budget, and the last stops halfway before it.
@@ -105,3 +145,13 @@ def _additions(plan: Plan, space: Space, ranking: dict[int, list[str]]) -> Itera
 
 def _halfway(step: Step, more: int, less: int) -> Step:
     return step.model_copy(update={"keep": round((more * less) ** 0.5)})
+
+
+# in the order in which a round of moves tries them
+MOVES: dict[Kind, Callable[[Plan, Space, Ranking], Iterator[list[Step]]]] = {
+    "tokens": _counts,
+    "layers": _layers,
+    "operators": _operators,
+    "scorers": _scorers,
+    "steps": _numbers,
+}

@@ -6,6 +6,7 @@ budget, within the FLOPs limit and at most C steps, is found exactly, up to the 
 FLOPs: no plan is tried.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log2
@@ -76,8 +77,8 @@ def read_costs(
     return Costs(grid, loss, score)
 
 
-def shortest_path(costs: Costs, space: Space, *, first: int | None = None) -> list[Step] | None:
-    """Find the steps of least cost within the limits, beginning at site ``first`` if it is given.
+def shortest_path(costs: Costs, space: Space, *, begin: Sequence[int] = ()) -> list[Step] | None:
+    """Find the steps of least cost within the limits; those at sites ``begin`` come first.
 
     None if no path meets the limits.
     """
@@ -90,7 +91,7 @@ def shortest_path(costs: Costs, space: Space, *, first: int | None = None) -> li
     reached = {(0, -2): start}  # (steps, last site); the path begins before the input
     for used in range(1, space.max_layers + 1):
         for site in sites:
-            if used == 1 and first not in (None, site):
+            if used <= len(begin) and site != begin[used - 1]:
                 continue
             came, origin = _arrive(reached, used - 1, site, flops)
             if came is None or origin is None:
@@ -101,7 +102,8 @@ def shortest_path(costs: Costs, space: Space, *, first: int | None = None) -> li
             parent = total.argmin(axis=0)
             reached[used, site] = np.take_along_axis(total, parent[None], axis=0)[0]
             trail[used, site] = (parent, origin)
-    return _trace(reached, trail, costs, space, flops)
+    complete = {key: table for key, table in reached.items() if key[0] >= len(begin)}
+    return _trace(complete, trail, costs, space, flops)
 
 
 def _arrive(

@@ -41,12 +41,25 @@ def rungs(pieces: int, *, first: int = 1) -> list[int]:
 
 
 def race(
-    judge: Judge, plans: Sequence[Plan], *, rounds: Sequence[int], last: int = 1
+    judge: Judge,
+    plans: Sequence[Plan],
+    *,
+    rounds: Sequence[int],
+    last: int = 1,
+    held: Entrant | None = None,
 ) -> list[Entrant]:
     """Halve the field after every round, down to ``last`` before the final one.
 
+    Args:
+        judge: measures plans.
+        plans: the field.
+        rounds: how many pieces each round measures on, more and more.
+        last: how many run the final round.
+        held: the plan to beat, measured on all pieces; who is certainly worse leaves the race.
+
     Returns:
         Who ran the final round, on all of its samples, best first; the earlier of equals wins.
+        Nobody if all were certainly worse than the plan to beat.
     """
     field = list(dict.fromkeys(plans))
     entrants: list[Entrant] = []
@@ -56,6 +69,14 @@ def race(
             (Entrant(plan, row) for plan, row in zip(field, values, strict=True)),
             key=lambda entrant: entrant.mean,
         )
+        entrants = [entrant for entrant in entrants if held is None or not _worse(entrant, held)]
         if number < len(rounds):
-            field = [entrant.plan for entrant in entrants[: max(last, ceil(len(field) / 2))]]
+            entrants = entrants[: max(last, ceil(len(field) / 2))]
+        field = [entrant.plan for entrant in entrants]
     return entrants
+
+
+def _worse(entrant: Entrant, held: Entrant) -> bool:
+    """Whether a plan is worse than another on the same first samples, by two standard errors."""
+    excess = Entrant(entrant.plan, entrant.values - held.values[: len(entrant.values)])
+    return excess.mean > 2 * excess.stderr
