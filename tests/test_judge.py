@@ -16,7 +16,7 @@ from eos.searching import judge as judge_module
 from eos.searching.folder import Journal
 from eos.searching.judge import Judge, answer_logits, disagreement
 from eos.searching.processes import Processes
-from eos.searching.race import race, rungs
+from eos.searching.race import Entrant, race, rungs
 
 TOKENS, LAYERS = 576, 3
 
@@ -126,6 +126,15 @@ def test_a_race_ends_with_the_best_on_all_pieces(made, plans):
     halved = race(judge(made), plans, rounds=[1, 2, 3], last=2)
     assert len(halved) == 2
     assert all(len(x.values) == 6 for x in halved)
+
+
+def test_who_is_certainly_worse_leaves_the_race(made, plans):
+    own = judge(made)
+    values = own.disagreement(plans, own.pieces)
+    best = Entrant(plans[0], torch.full_like(values[0], -1.0) + 0.01 * torch.arange(6))
+    assert race(judge(made), plans, rounds=[1, 3], held=best) == []
+    worst = Entrant(plans[0], torch.full_like(values[0], 2.0))
+    assert len(race(judge(made), plans, rounds=[3], held=worst)) == len(plans)
 
 
 def test_the_journal_names_plans_and_pieces(made, plans, tmp_path):

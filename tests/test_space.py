@@ -6,7 +6,7 @@ import pytest
 
 from eos import Operator, Step
 from eos.cost import LLAMA_7B, fit_to_flops
-from eos.searching.moves import neighbours
+from eos.searching.moves import MOVES, neighbours
 from eos.searching.space import Space
 
 NAMES = ("text-raters", "all-text", "diversity")
@@ -69,28 +69,76 @@ def test_without_operators_all_plans_prune():
     assert len({step.operator for plan in free for step in plan.steps}) > 10
 
 
+def everything_around(plan, here):
+    ranking = {site: list(names) for site, names in here.scorers.items()}
+    return {kind: neighbours(plan, here, kind=kind, ranking=ranking) for kind in MOVES}
+
+
 def test_neighbours_differ_in_one_step_and_stay_inside():
     here = space()
-    ranking = {site: list(names) for site, names in here.scorers.items()}
     plan = here.plan(steps((0, 200), (4, 60), (8, 16)))
-    around = neighbours(plan, here, ranking=ranking)
-    assert plan not in around
-    assert len(set(around)) == len(around) > 20
-    for other in around:
+    around = everything_around(plan, here)
+    every = [other for kind in around.values() for other in kind]
+    assert plan not in every
+    assert len(set(every)) == len(every) > 30
+    for other in every:
         assert other.expected.flops_ratio <= 0.25
         assert other.expected.final_tokens == 16
         same = {(s.layer, s.score, s.operator) for s in plan.steps}
         assert len(same & {(s.layer, s.score, s.operator) for s in other.steps}) >= 2
-    layers = {tuple(step.layer for step in other.steps) for other in around}
-    assert {(1, 4, 8), (0, 3, 8), (0, 4, 9), (0, 8), (-1, 4, 8)} <= layers
-    scores = {step.score for other in around for step in other.steps}
-    assert "0.7*all-text+0.3*diversity" in scores
+    layers = {tuple(step.layer for step in other.steps) for other in around["layers"]}
+    assert {(1, 4, 8), (0, 2, 8), (0, 3, 8), (0, 4, 10), (-1, 4, 8)} <= layers
+    fewer = {tuple(step.layer for step in other.steps) for other in around["steps"]}
+    assert fewer == {(0, 4), (0, 8)}  # four full layers would be too many FLOPs
     # at the input only what works there
-    assert all(s.score == "diversity" for other in around for s in other.steps if s.layer < 0)
+    assert all(s.score == "diversity" for other in every for s in other.steps if s.layer < 0)
+
+
+def test_every_kind_of_move_changes_what_it_says():
+    here = space()
+    plan = here.plan(steps((0, 200), (4, 60), (8, 16)))
+    around = everything_around(plan, here)
+    for kind, same in {
+        "tokens": lambda s: (s.layer, s.score, s.operator),
+        "operators": lambda s: (s.layer, s.score),
+        "scorers": lambda s: (s.layer, s.operator),
+    }.items():
+        assert around[kind]
+        for other in around[kind]:
+            assert [same(s) for s in other.steps] == [same(s) for s in plan.steps], kind
+    first = [other.steps[0].keep for other in around["tokens"]]
+    assert min(first) < plan.steps[0].keep < max(first)
+    assert everything_around(plan, space(operators=False))["operators"] == []
+
+
+def test_a_step_that_passes_another_leaves_more_tokens():
+    here = space()
+    plan = here.plan(steps((0, 200), (3, 60), (4, 16)))
+    passed = [
+        other for other in everything_around(plan, here)["layers"] if other.steps[1].layer == 2
+    ]
+    assert passed
+    for other in [*passed, *everything_around(plan, here)["layers"]]:
+        keeps = [step.keep for step in other.steps]
+        assert keeps == sorted(keeps, reverse=True)
+
+
+def test_picks_are_mixed_in_and_not_mixed_into():
+    here = space()
+    plan = here.plan(steps((0, 200), (4, 60), (8, 16)))
+    picking = plan.model_copy(
+        update={"steps": tuple(s.model_copy(update={"score": "diversity"}) for s in plan.steps)}
+    )
+    found = {s.score for other in everything_around(plan, here)["scorers"] for s in other.steps}
+    assert "0.7*all-text+0.3*diversity" in found
+    swapped = {
+        s.score for other in everything_around(picking, here)["scorers"] for s in other.steps
+    }
+    assert "0.3*diversity+0.7*all-text" in swapped
+    assert not any(score.startswith("0.7*diversity") for score in swapped)
 
 
 def test_a_plan_with_room_gains_steps():
     here = space()
-    ranking = {site: list(names) for site, names in here.scorers.items()}
-    around = neighbours(here.plan(steps((0, 16))), here, ranking=ranking)
-    assert {len(plan.steps) for plan in around} == {1, 2}
+    around = everything_around(here.plan(steps((0, 16))), here)
+    assert max(len(plan.steps) for plan in around["steps"]) == 2
