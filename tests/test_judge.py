@@ -13,6 +13,7 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.searching import judge as judge_module
+from eos.searching.focus import focused
 from eos.searching.folder import Journal
 from eos.searching.judge import Judge, answer_logits, disagreement
 from eos.searching.processes import Processes
@@ -144,3 +145,19 @@ def test_the_journal_names_plans_and_pieces(made, plans, tmp_path):
     assert [entry["piece"] for entry in entries] == [1, 1]
     assert json.loads(entries[0]["plan"]) == [{"keep": 99, "layer": 0, "score": "diversity"}]
     assert all(len(entry["values"]) == 2 for entry in entries)
+
+
+def test_a_focused_judge_has_the_samples_on_which_plans_disagree(made, plans, tmp_path):
+    own = judge(made)
+    doubt = own.disagreement(plans[:2], own.pieces).mean(dim=0)
+    few = focused(own, plans[:2], pieces=3, share=0.3, path=tmp_path / "few.jsonl")
+    assert len(few.pieces) == 1
+    again = few.disagreement(plans[:2], few.pieces).mean(dim=0)
+    assert sorted(again.tolist()) == pytest.approx(sorted(doubt.topk(2).values.tolist()), abs=1e-4)
+    assert few.passes > own.passes  # what choosing them took is counted, too
+    assert own.passes > 0
+    with pytest.raises(ConfigError, match="samples"):  # the journal of other samples is refused
+        focused(own, plans[2:], pieces=2, share=0.3, path=tmp_path / "few.jsonl")
+    whole = focused(judge(made), plans[:2], pieces=3, share=1.0, path=tmp_path / "all.jsonl")
+    assert whole.passes == 0
+    assert torch.equal(whole.disagreement(plans, whole.pieces), own.disagreement(plans, own.pieces))

@@ -49,7 +49,8 @@ def test_a_search_leaves_plans_a_profile_and_what_it_measured(finished):
     out, answer = finished
     names = {path.name for path in out.iterdir()}
     folders = {"gradient-64", "gradient-16"}
-    assert names == {*FILES, *folders, "config.yaml", "env.json", "trials.jsonl"}
+    trials = {"trials.jsonl", "trials-64.jsonl", "trials-16.jsonl"}
+    assert names == {*FILES, *folders, *trials, "config.yaml", "env.json"}
     assert {b: plan.expected.final_tokens for b, plan in answer.plans.items()} == {64: 64, 16: 16}
     assert answer.plan == answer.plans[64] == Plan.load(out / "plan.json")
     assert Plan.from_theta(Theta.load(out / "theta.json"), max_layers=None).schedule == (

@@ -22,7 +22,7 @@ from eos.plan import Plan
 from eos.searching.judge import Judge
 from eos.searching.measure import Estimate
 from eos.searching.moves import MOVES, OPERATORS, Ranking, neighbours
-from eos.searching.paths import read_costs, shortest_path
+from eos.searching.paths import predicted_loss, read_costs, shortest_path
 from eos.searching.profile import Profile
 from eos.searching.race import Entrant, race, rungs
 from eos.searching.space import Space
@@ -30,6 +30,8 @@ from eos.step import Operator, Step
 
 CAUTIONS = (0.0, 1.0)  # standard errors added to a profile for the first paths
 STARTS = 2  # operators that paths start with: pruning, merging
+BEGINNINGS = 20  # paths from pairs of sites that race, those of the least predicted loss
+REFERENCES = 2  # candidates that choose the samples to decide by
 FINALISTS = 4  # of a race that are measured on all samples
 FIRST = 8  # the first round of a race measures on one in so many pieces
 
@@ -61,18 +63,23 @@ class Found:
 
 
 def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list[Plan]:
-    """Make the plans that race: paths through the profile, with each operator to start from."""
+    """Make the plans that race: paths through the profile, with each operator to start from.
+
+    The likeliest path comes first.
+    """
     chance = Random(f"eos {seed} paths {space.budget}")
     read = [read_costs(profile, space, caution=caution) for caution in CAUTIONS]
     read += [read_costs(profile, space, chance=chance) for _ in range(paths)]
     found = [shortest_path(costs, space) for costs in read]
-    begins = [(site,) for site in space.sites] + list(combinations(space.sites, 2))
-    found += [shortest_path(read[0], space, begin=begin) for begin in begins]
+    begins = [*((site,) for site in space.sites), *combinations(space.sites, 2)]
+    others = [shortest_path(read[0], space, begin=begin) for begin in begins]
+    met = [steps for steps in others if steps is not None]
+    found += sorted(met, key=lambda steps: predicted_loss(steps, read[0]))[:BEGINNINGS]
     plans = [
         space.plan(_with_operator(steps, operator))
-        for operator in OPERATORS[: STARTS if space.operators else 1]
         for steps in found
         if steps is not None
+        for operator in OPERATORS[: STARTS if space.operators else 1]
     ]
     unique = list(dict.fromkeys(plan for plan in plans if plan is not None))
     if not unique:
@@ -88,26 +95,21 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
 def explore(
     judge: Judge,
     space: Space,
-    profile: Profile,
+    starts: Sequence[Plan],
     *,
-    pieces: int,
-    paths: int,
+    ranking: Ranking,
     moves: int,
-    seed: int,
 ) -> Found:
-    """Search a plan for one space, starting from a profile.
+    """Search a plan for one space: a race of ``starts``, then ``moves`` rounds of moves.
 
     Args:
         judge: measures plans.
         space: what is allowed.
-        profile: of the same model.
-        pieces: how many pieces of the judge's samples decide.
-        paths: how many paths are drawn within the profile's errors.
-        moves: rounds of moves.
-        seed: of the draws.
+        starts: the candidates.
+        ranking: by site, its scorers, best first.
+        moves: rounds at most.
     """
-    ranking = {site: profile.ranking(site) for site in profile.sites}
-    starts = candidates(profile, space, paths=paths, seed=seed)
+    pieces = len(judge.pieces)
     rounds = rungs(pieces, first=ceil(pieces / FIRST))
     best = race(judge, starts, rounds=rounds, last=FINALISTS)[0]
     stages = [stage("paths", judge, best, tried=len(starts))]

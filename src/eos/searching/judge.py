@@ -23,7 +23,7 @@ from eos import cost
 from eos.backbones.backbone import Backbone
 from eos.backbones.memory import remembering
 from eos.backbones.processor import place_batch
-from eos.data.batches import Batch, Reader
+from eos.data.batches import Answered, Batch, Reader
 from eos.errors import ConfigError, numbered
 from eos.forward import Reduction, asks_vision, attached
 from eos.passes import IGNORED, taught_places
@@ -127,6 +127,10 @@ class Judge:
     def pieces(self) -> range:
         """Number the pieces."""
         return range(len(self._pieces))
+
+    def samples(self, piece: int) -> tuple[Answered, ...]:
+        """The samples of a piece."""
+        return self._pieces[piece]
 
     def disagreement(self, plans: Sequence[Plan], pieces: Iterable[int]) -> Tensor:
         """Measure plans on pieces: ``[P, S]``, samples in the order of ``pieces``."""

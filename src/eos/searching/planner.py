@@ -19,7 +19,8 @@ from eos.errors import ConfigError, DataError
 from eos.plan import Plan
 from eos.reduce.mixture import components
 from eos.reduce.score import SCORERS
-from eos.searching.explore import Found, confirm, explore
+from eos.searching.explore import REFERENCES, Found, candidates, confirm, explore
+from eos.searching.focus import focused
 from eos.searching.folder import Journal, prepare
 from eos.searching.judge import Judge
 from eos.searching.opening import describe_environment
@@ -128,20 +129,22 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
         return search_tpe(judge, space, **spent)  # type: ignore[arg-type]
     assert profile is not None
     options = config.explore
-    found = explore(
+    starts = candidates(profile, space, paths=options.paths, seed=config.seed)
+    deciding = focused(
         judge,
-        space,
-        profile,
+        starts[:REFERENCES],
         pieces=search.pieces,
-        paths=options.paths,
-        moves=options.moves,
-        seed=config.seed,
+        share=options.focus,
+        path=search.folder / f"trials-{space.budget}.jsonl",
     )
+    ranking = {site: profile.ranking(site) for site in profile.sites}
+    found = explore(deciding, space, starts, ranking=ranking, moves=options.moves)
     if options.gradient and space.operators:
         search.tell(f"gradient, {space.budget} tokens", 0, config.steps)
         folder = search.folder / f"gradient-{space.budget}"
-        shared = {"judge": judge, "space": space, "reader": search.train}
-        found = refine(found, **shared, config=config, folder=folder, pieces=search.pieces)  # type: ignore[arg-type]
+        shared = {"judge": deciding, "space": space, "reader": search.train}
+        found = refine(found, **shared, config=config, folder=folder)  # type: ignore[arg-type]
+    judge.passes = deciding.passes
     rest = range(search.pieces, len(judge.pieces))
     return confirm(found, judge, rest) if rest and len(found.stages) > 1 else found
 

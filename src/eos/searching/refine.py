@@ -54,18 +54,16 @@ def refine(
     reader: Reader,
     config: SearchConfig,
     folder: Path,
-    pieces: int,
 ) -> Found:
     """Descend on the operators of the best plan.
 
     Args:
         found: the best plan so far.
-        judge: of the validation samples.
+        judge: of the validation samples on which the result is measured.
         space: of the plan.
         reader: of the samples to learn from.
         config: steps, batch, lr and seed of the descent.
         folder: where it is checkpointed.
-        pieces: of the judge's samples on which the result is measured.
     """
     plan, processes = found.best.plan, judge.processes
     teacher = _teacher(judge, reader, config)
@@ -107,7 +105,7 @@ def refine(
     trajectory = [entry["theta"] for entry in history.entries()]
     new = space.plan(refined_steps(trajectory, plan))
     assert new is not None
-    rival = measured(judge, new, range(pieces))
+    rival = measured(judge, new, judge.pieces)
     return Found(rival, (*found.stages, stage("gradient", judge, rival, tried=1)))
 
 

@@ -83,7 +83,7 @@ class ValidationConfig(Frozen):
     Without ``data``, the world's validation split, or samples held out of what is learnt from.
     """
 
-    samples: PositiveInt = 120
+    samples: PositiveInt = 480
     data: DataConfig | None = None
 
 
@@ -94,6 +94,8 @@ class ExploreConfig(Frozen):
         profile: a ``profile.json`` of the same model to start from; measured if None.
         profile_samples: samples that its curves are measured on.
         best_scorers: how many scorers of a site are measured at all counts.
+        focus: share of the validation samples that decide between plans: those on which the first
+            candidates disagree most with the full model.
         paths: schedules drawn within the profile's errors that race, besides the likeliest one.
         moves: rounds of moves; each measures the plans one change away from the best.
         gradient: whether operators are then refined by gradient descent, for ``steps`` steps of
@@ -106,11 +108,12 @@ class ExploreConfig(Frozen):
     profile: str | None = None
     profile_samples: PositiveInt = 45
     best_scorers: PositiveInt = 2
-    paths: NonNegativeInt = 8
-    moves: NonNegativeInt = 1
+    focus: Annotated[float, Field(gt=0, le=1)] = 1 / 3
+    paths: NonNegativeInt = 4
+    moves: NonNegativeInt = 2
     gradient: bool = True
-    gradient_samples: PositiveInt = 60
-    confirm_samples: NonNegativeInt = 120
+    gradient_samples: PositiveInt = 120
+    confirm_samples: NonNegativeInt = 240
 
 
 class SearchConfig(Artifact):
