@@ -30,8 +30,8 @@ from eos.step import Operator, Step
 
 CAUTIONS = (0.0, 1.0)  # standard errors added to a profile for the first paths
 STARTS = 2  # operators that paths start with: pruning, merging
-BEGINNINGS = 20  # paths from pairs of sites that race, those of the least predicted loss
-REFERENCES = 2  # candidates that choose the samples to decide by
+BEGINNINGS = 10  # paths from pairs of sites that race, those of the least predicted loss
+REFERENCES = 2  # candidates that choose the samples to decide by, at different layers
 FINALISTS = 4  # of a race that are measured on all samples
 FIRST = 8  # the first round of a race measures on one in so many pieces
 
@@ -90,6 +90,17 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
             "allow input_site"
         )
     return unique
+
+
+def references(starts: Sequence[Plan]) -> list[Plan]:
+    """Choose the first candidates that reduce at different layers.
+
+    Samples on which one plan is poor are unfair to all that resemble it, so several kinds choose.
+    """
+    by_layers: dict[tuple[int, ...], Plan] = {}
+    for plan in starts:
+        by_layers.setdefault(tuple(step.layer for step in plan.steps), plan)
+    return list(by_layers.values())[:REFERENCES]
 
 
 def explore(

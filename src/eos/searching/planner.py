@@ -19,7 +19,7 @@ from eos.errors import ConfigError, DataError
 from eos.plan import Plan
 from eos.reduce.mixture import components
 from eos.reduce.score import SCORERS
-from eos.searching.explore import REFERENCES, Found, candidates, confirm, explore
+from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import Journal, prepare
 from eos.searching.judge import Judge
@@ -132,7 +132,7 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     starts = candidates(profile, space, paths=options.paths, seed=config.seed)
     deciding = focused(
         judge,
-        starts[:REFERENCES],
+        references(starts),
         pieces=search.pieces,
         share=options.focus,
         path=search.folder / f"trials-{space.budget}.jsonl",

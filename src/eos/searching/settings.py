@@ -83,7 +83,7 @@ class ValidationConfig(Frozen):
     Without ``data``, the world's validation split, or samples held out of what is learnt from.
     """
 
-    samples: PositiveInt = 480
+    samples: PositiveInt = 360
     data: DataConfig | None = None
 
 
@@ -106,14 +106,14 @@ class ExploreConfig(Frozen):
     """
 
     profile: str | None = None
-    profile_samples: PositiveInt = 45
+    profile_samples: PositiveInt = 30
     best_scorers: PositiveInt = 2
     focus: Annotated[float, Field(gt=0, le=1)] = 1 / 3
     paths: NonNegativeInt = 4
-    moves: NonNegativeInt = 2
+    moves: NonNegativeInt = 1
     gradient: bool = True
     gradient_samples: PositiveInt = 120
-    confirm_samples: NonNegativeInt = 240
+    confirm_samples: NonNegativeInt = 180
 
 
 class SearchConfig(Artifact):
