@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from eos import ConfigError
+from eos import ConfigError, Plan, Step
 from eos.cost import LLAMA_7B
-from eos.searching.explore import candidates
+from eos.searching.explore import candidates, references
 from eos.searching.paths import BUCKETS, count_grid, predicted_loss, read_costs, shortest_path
 from eos.searching.profile import Point, Profile, counts, screening_count
 from eos.searching.space import Space
@@ -138,3 +138,14 @@ def test_grids_end_at_the_budget_and_profiles_halve():
     assert count_grid(64, 4)[-1] == 4
     assert counts(64) == [32, 16, 8, 4, 2, 1]
     assert screening_count(64) == 8
+
+
+def test_samples_are_chosen_by_plans_at_different_layers():
+    def plan(*layers, score="diversity"):
+        steps = [Step(layer=x, keep=90 - x, score=score) for x in layers]
+        return Plan(visual_tokens=100, num_layers=32, steps=tuple(steps))
+
+    first, other = plan(0, 5), plan(1, 5)
+    alike = plan(0, 5, score="all-text")
+    assert references([first, alike, other, plan(2)]) == [first, other]
+    assert references([first, alike]) == [first]
