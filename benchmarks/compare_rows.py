@@ -1,10 +1,11 @@
 """Compare runs of evaluations with each other, question by question.
 
-    python benchmarks/compare_rows.py runs/eval --ours eos1@64,eos2@64,eos3@64 --budget 64
+    python benchmarks/compare_rows.py runs/eval --ours a@64,b@64,c@64 --within sparsevlm-v2@64
 
 `eos eval` says how far each run is from the full model. This says how far the mean of some runs,
-such as three seeds of a search, is from each other run on the same questions, with a 95% interval,
-as Markdown. Families count equally, as in the tables of `eos eval`.
+such as three seeds of a search, is from every other run whose FLOPs are at most those of one of
+them, on the same questions, with a 95% interval, as Markdown. Families count equally, as in the
+tables of `eos eval`.
 """
 
 import argparse
@@ -56,15 +57,21 @@ def row(table: Table, ours: list[str], other: str, flops: float) -> str:
 
 
 def main() -> None:
-    """Print a table: ours, then all others of the budget by accuracy."""
+    """Print a table: ours, the full model, then all others within the FLOPs by accuracy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="evaluations of the same questions")
     parser.add_argument("--ours", required=True, help="runs whose mean is compared")
-    parser.add_argument("--budget", required=True, help="only runs whose names end so, after @")
+    parser.add_argument("--within", required=True, help="a run whose FLOPs are the most allowed")
+    parser.add_argument("--only", default="", help="compare only with runs whose names begin so")
     asked = parser.parse_args()
     (table, flops), ours = read(asked.folders), asked.ours.split(",")
-    others = [run for run in table if run.endswith(f"@{asked.budget}") and run not in ours]
-    others.sort(key=lambda run: -fmean(points(table, [run]).values()))
+    names = tuple(asked.only.split(","))
+    others = [
+        run
+        for run in table
+        if run not in ours and flops[run] <= flops[asked.within] and run.startswith(names)
+    ]
+    others.sort(key=lambda run: -mean_and_error(points(table, [run]))[0])
     accuracy, error = mean_and_error(points(table, ours))
     print(f"| run | FLOPs | accuracy, % | mean of {len(ours)} seeds ahead by (95%) |")
     print("|---|---:|---:|---:|")
