@@ -5,6 +5,7 @@ on; the report is what a reader needs to believe the table, and to use the plan.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -107,20 +108,20 @@ def report(found: Answer, results: Results, *, use: str) -> str:
     )
 
 
-def glance(results: Results) -> str:
+def glance(results: Results, budgets: Sequence[int] = BUDGETS) -> str:
     """Write one row a method with its FLOPs and accuracy at every budget; none is left out."""
     full, *others = results.rows
     found: dict[str, dict[int, Row]] = {}
     for row in others:
         name = row.name.partition("@")[0]
-        found.setdefault(name, {})[_nearest(row.cost.final_tokens)] = row
-    most = BUDGETS[0]
+        found.setdefault(name, {})[_nearest(row.cost.final_tokens, budgets)] = row
+    most = budgets[0]
     ordered = sorted(found.items(), key=lambda pair: -pair[1][most].average.accuracy)
-    heads = "".join(f" FLOPs, {budget} tokens | accuracy, % |" for budget in BUDGETS)
-    lines = [f"| method |{heads}", f"|---|{'---:|' * 2 * len(BUDGETS)}"]
-    lines.append(f"| `{full.name}`, all tokens |" + f" 1.000 | {_accuracy(full)} |" * len(BUDGETS))
+    heads = "".join(f" FLOPs, {budget} tokens | accuracy, % |" for budget in budgets)
+    lines = [f"| method |{heads}", f"|---|{'---:|' * 2 * len(budgets)}"]
+    lines.append(f"| `{full.name}`, all tokens |" + f" 1.000 | {_accuracy(full)} |" * len(budgets))
     for name, rows in ordered:
-        cells = [f"{rows[b].cost.flops_ratio:.3f} | {_accuracy(rows[b])}" for b in BUDGETS]
+        cells = [f"{rows[b].cost.flops_ratio:.3f} | {_accuracy(rows[b])}" for b in budgets]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -153,5 +154,5 @@ def _spec(name: str, budget: int) -> str:
     return f"{name}@{budget + 1 if odd else budget}"
 
 
-def _nearest(tokens: int) -> int:
-    return min(BUDGETS, key=lambda budget: abs(budget - tokens))
+def _nearest(tokens: int, budgets: Sequence[int] = BUDGETS) -> int:
+    return min(budgets, key=lambda budget: abs(budget - tokens))
