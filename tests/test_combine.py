@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from eos import ConfigError, Omega
-from eos.reduce.combine import ORIGINALS, bipartite, recycled, unified
-from eos.reduce.originals.sparsevlm import v1_counts
-from eos.reduce.score import Evidence
+from eos.operator.combine import ORIGINALS, bipartite, recycled, unified
+from eos.operator.originals.sparsevlm import v1_counts
+from eos.operator.scorers import Evidence
 
 
 def evidence(tokens=40, batch=2, width=8, seed=0):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "eos"
-# `reduce` stands before `theta` and `plan`: it takes plain arguments, and they name what it can do.
+# `operator` precedes `theta` and `plan`: it takes plain arguments, and they name its parameters.
 ORDER = [
     "version",
     "errors",
@@ -15,7 +15,7 @@ ORDER = [
     "config",
     "environment",
     "cost",
-    "reduce",
+    "operator",
     "theta",
     "presets",
     "step",

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from eos import ConfigError, Omega, unified_operator
 from eos.evaluation.verify import draw, operated
-from eos.reduce.operate import RANGES
+from eos.operator.operate import RANGES
 from tests.conftest import golden_cases
 
 INTERIOR = Omega(0.3, 0.22, 0.1, 0.4, 0.5)

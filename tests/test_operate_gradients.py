@@ -7,7 +7,7 @@ import torch
 
 from eos import Omega
 from eos.evaluation.verify import draw, operated
-from eos.reduce import operate
+from eos.operator import operate
 
 POINTS = {
     "interior": Omega(0.3, 0.22, 0.1, 0.4, 0.5),

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.reduce.originals.fastv import keep_count
-from eos.reduce.score import Evidence, attention_received
-from eos.reduce.select import select
+from eos.operator.originals.fastv import keep_count
+from eos.operator.scorers import Evidence, attention_received
+from eos.operator.select import select
 from eos.tokens import take
 from tests.conftest import golden_cases
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from eos.reduce.score import Evidence, attention_received
-from eos.reduce.select import select
+from eos.operator.scorers import Evidence, attention_received
+from eos.operator.select import select
 from eos.tokens import take
 from tests.conftest import golden_cases
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.reduce.originals.prumerge import class_attention, prumerge, prumerge_plus
+from eos.operator.originals.prumerge import class_attention, prumerge, prumerge_plus
 from tests.conftest import golden_cases
 
 CASES = golden_cases("prumerge*")

@@ -8,7 +8,7 @@ import torch
 
 from eos import ConfigError
 from eos.cost import stepwise_schedule
-from eos.reduce.originals.sparsevlm import (
+from eos.operator.originals.sparsevlm import (
     STAGE_LAYERS,
     STAGES_V2,
     cluster_count,
@@ -19,8 +19,8 @@ from eos.reduce.originals.sparsevlm import (
     rope_gravity,
     v1_counts,
 )
-from eos.reduce.score import Evidence, attention_received, text_raters
-from eos.reduce.select import select
+from eos.operator.scorers import Evidence, attention_received, text_raters
+from eos.operator.select import select
 from eos.tokens import take
 from tests.conftest import golden_cases
 

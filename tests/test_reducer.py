@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from eos import ConfigError, Omega
-from eos.reduce.operate import unified_operator
-from eos.reduce.reducer import reduce_tokens
+from eos.operator.operate import unified_operator
+from eos.operator.reducer import reduce_tokens
 from eos.tokens import Tokens, take
 
 PRUNE = Omega(0.0, 1.0, -inf, 0.0, 0.0)

@@ -7,7 +7,7 @@ import pytest
 
 from eos import Theta, regime
 from eos.evaluation.verify import LIMITS, STAND_INS
-from eos.reduce.regime import TOLERANCE
+from eos.operator.regime import TOLERANCE
 
 
 @pytest.mark.parametrize("corner", LIMITS)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.reduce.score import SCORERS, Evidence, text_raters
+from eos.operator.scorers import SCORERS, Evidence, text_raters
 
 
 def evidence(seed=0):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.reduce.select import ALPHA, SELECTIONS, keep_probability, keep_weight, select
+from eos.operator.select import ALPHA, SELECTIONS, keep_probability, keep_weight, select
 
 
 def scores(*shape, seed=0):

@@ -8,8 +8,8 @@ from eos.backbones.attention import key_feature
 from eos.backbones.families import FAMILIES
 from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.forward import reduced
-from eos.reduce.select import keep_probability
-from eos.reduce.soft import LEAST, PARTIAL, soft_choice
+from eos.operator.select import keep_probability
+from eos.operator.soft import LEAST, PARTIAL, soft_choice
 from eos.relaxation import Relaxation
 from tests.test_contract import tokens_of
 from tests.test_relaxation import SITES, check

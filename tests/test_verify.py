@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from eos.evaluation import verify
-from eos.reduce import corners
+from eos.operator import corners
 
 
 @pytest.fixture(scope="module")

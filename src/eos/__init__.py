@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from eos.forward import reduced
     from eos.loop import search
     from eos.losses import Objective, search_losses
+    from eos.operator.operate import Omega, unified_operator
+    from eos.operator.regime import Regime, regime
     from eos.plan import Plan
-    from eos.reduce.operate import Omega, unified_operator
-    from eos.reduce.regime import Regime, regime
     from eos.relaxation import Relaxation
     from eos.searching.settings import SearchConfig
     from eos.step import Operator, Original, Step
@@ -58,8 +58,8 @@ _HOMES = {
     ),
     "Plan": "eos.plan",
     **dict.fromkeys(["Operator", "Original", "Step"], "eos.step"),
-    **dict.fromkeys(["Omega", "unified_operator"], "eos.reduce.operate"),
-    **dict.fromkeys(["Regime", "regime"], "eos.reduce.regime"),
+    **dict.fromkeys(["Omega", "unified_operator"], "eos.operator.operate"),
+    **dict.fromkeys(["Regime", "regime"], "eos.operator.regime"),
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.backbones.backbone"),
     "reduced": "eos.forward",
     "Relaxation": "eos.relaxation",

@@ -9,10 +9,10 @@ from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall
 from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError, PlanError
+from eos.operator.combine import needs
+from eos.operator.originals.sparsevlm import rope_gravity
+from eos.operator.scorers import SCORERS, Evidence, Rows, text_raters
 from eos.plan import Plan
-from eos.reduce.combine import needs
-from eos.reduce.originals.sparsevlm import rope_gravity
-from eos.reduce.score import SCORERS, Evidence, Rows, text_raters
 from eos.tokens import take
 
 

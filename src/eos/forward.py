@@ -21,9 +21,9 @@ from eos.backbones.backbone import Backbone, KeyTap, LayerCall
 from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, find_raters, read_prompt
+from eos.operator.combine import needs
+from eos.operator.mixture import scorers_of
 from eos.plan import Plan
-from eos.reduce.combine import needs
-from eos.reduce.mixture import scorers_of
 from eos.reference import Reference
 from eos.relaxation import Relaxation, Search, Site, relax
 from eos.run import Run, execute

@@ -17,9 +17,9 @@ from eos import cost
 from eos.config import Artifact, Frozen, ProblemsError
 from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
+from eos.operator.mixture import components
 from eos.presets import BudgetKind, get_preset
 from eos.presets.even import LIKE, even_counts
-from eos.reduce.mixture import components
 from eos.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
 from eos.theta import GROUPS, Theta
 

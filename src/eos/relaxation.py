@@ -18,10 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.errors import ConfigError, numbered
+from eos.operator.operate import Omega, unified_operator
+from eos.operator.select import ALPHA, SELECTIONS, Selection, keep_probability, keep_weight, select
+from eos.operator.soft import soft_choice
 from eos.plan import Plan
-from eos.reduce.operate import Omega, unified_operator
-from eos.reduce.select import ALPHA, SELECTIONS, Selection, keep_probability, keep_weight, select
-from eos.reduce.soft import soft_choice
 from eos.run import Run, scored
 from eos.stages import Stage, places_of
 from eos.step import DEFAULT_SCORER, INPUT_SCORER, Step

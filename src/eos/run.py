@@ -7,9 +7,9 @@ from torch import Tensor
 from eos.backbones.backbone import Backbone, LayerCall
 from eos.backbones.hooks import ModelCall
 from eos.evidence import Prompt, Scene, evidence_for
-from eos.reduce.combine import ORIGINALS, unified
-from eos.reduce.mixture import add_ranks, components
-from eos.reduce.score import SCORERS, Evidence
+from eos.operator.combine import ORIGINALS, unified
+from eos.operator.mixture import add_ranks, components
+from eos.operator.scorers import SCORERS, Evidence
 from eos.stages import Stage, Trace, at_stage, places_of
 from eos.step import Operator, Step
 from eos.tokens import take

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 
 from eos.config import ExtendedFloat, Frozen
-from eos.reduce.operate import Omega
-from eos.reduce.regime import Regime, regime
+from eos.operator.operate import Omega
+from eos.operator.regime import Regime, regime
 
 DEFAULT_SCORER = "text-raters"
 INPUT_SCORER = "dissimilarity"  # before the decoder nobody has read the text; works in every family

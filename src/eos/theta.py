@@ -16,8 +16,8 @@ from typing_extensions import Self
 from eos.config import Artifact, ExtendedFloat, ProblemsError
 from eos.cost import K_MIN, expected_schedule, retain_schedule
 from eos.errors import ConfigError
-from eos.reduce.operate import Omega
-from eos.reduce.regime import regime
+from eos.operator.operate import Omega
+from eos.operator.regime import regime
 
 Group: TypeAlias = Literal["g", "c", "gamma", "tau", "theta", "rho", "nu"]
 Init: TypeAlias = Literal["uniform", "prune", "merge"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from eos.backbones.backbone import Backbone
 from eos.errors import BackboneError
-from eos.reduce.score import Vision
+from eos.operator.scorers import Vision
 
 
 @dataclass

@@ -20,8 +20,8 @@ from eos.config import Frozen
 from eos.data.batches import Answered, Reader
 from eos.errors import ConfigError
 from eos.losses import Objective, search_losses
+from eos.operator.combine import needs
 from eos.plan import Plan
-from eos.reduce.combine import needs
 from eos.relaxation import Relaxation
 from eos.searching.measure import answer_losses
 from eos.step import Step

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eos.reduce.corners import CORNERS
-from eos.reduce.operate import Omega, unified_operator
+from eos.operator.corners import CORNERS
+from eos.operator.operate import Omega, unified_operator
 
 SEED = 42
 LISTING_SHAPE = (8, 16, 64)  # K, M, D

@@ -14,9 +14,9 @@ from eos.evaluation.fidelity import Fidelity
 from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings
 from eos.evaluation.tasks import TASKS
+from eos.operator.scorers import SCORERS
 from eos.plan import Plan
 from eos.presets import BudgetKind, Preset, presets
-from eos.reduce.score import SCORERS
 from eos.searched import load_searched, searched
 from eos.searching.files import configs, purpose, read_config
 from eos.searching.profile import Profile

@@ -16,9 +16,9 @@ from eos.backbones.sharding import shard
 from eos.data.batches import Reader
 from eos.data.samples import Source
 from eos.errors import ConfigError, DataError
+from eos.operator.mixture import components
+from eos.operator.scorers import SCORERS
 from eos.plan import Plan
-from eos.reduce.mixture import components
-from eos.reduce.score import SCORERS
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import Journal, prepare

@@ -19,8 +19,8 @@ from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
 from eos.errors import ConfigError
 from eos.losses import Objective
-from eos.reduce.mixture import components
-from eos.reduce.select import SELECTIONS
+from eos.operator.mixture import components
+from eos.operator.select import SELECTIONS
 from eos.reference import AlignOn
 from eos.relaxation import Boundary, Relaxation, Through, soft_problems
 from eos.step import DEFAULT_SCORER, INPUT_SCORER

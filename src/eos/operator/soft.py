@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eos.reduce.select import Selection, keep_probability, select
+from eos.operator.select import Selection, keep_probability, select
 
 # A token kept with less probability is dropped. Of a key that draws most of the attention, a small
 # part does most of what the whole does: with 0.02 derivatives are smaller by up to a tenth or so.

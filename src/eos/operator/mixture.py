@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.reduce.score import SCORERS, Scorer
+from eos.operator.scorers import SCORERS, Scorer
 
 DECIMALS = 3  # of a weight in a name
 

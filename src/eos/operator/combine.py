@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.reduce.mixture import scorers_of
-from eos.reduce.operate import Norm, Omega
-from eos.reduce.originals.prumerge import PruMerged, class_attention, prumerge, prumerge_plus
-from eos.reduce.originals.sparsevlm import cluster_count, pool_size, recycle
-from eos.reduce.originals.tome import merge_to
-from eos.reduce.originals.visionzip import zip_tokens
-from eos.reduce.reducer import reduce_tokens
-from eos.reduce.score import Evidence, Need, Vision
-from eos.reduce.select import select
+from eos.operator.mixture import scorers_of
+from eos.operator.operate import Norm, Omega
+from eos.operator.originals.prumerge import PruMerged, class_attention, prumerge, prumerge_plus
+from eos.operator.originals.sparsevlm import cluster_count, pool_size, recycle
+from eos.operator.originals.tome import merge_to
+from eos.operator.originals.visionzip import zip_tokens
+from eos.operator.reducer import reduce_tokens
+from eos.operator.scorers import Evidence, Need, Vision
+from eos.operator.select import select
 from eos.tokens import Tokens, take
 
 CONTEXTUAL_SHARE = 10 / 64  # of VisionZip's tokens: 10 of 64, 20 of 128, 30 of 192

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.reduce.select import select
+from eos.operator.select import select
 from eos.tokens import take
 
 

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from eos.reduce.operate import Norm, Omega, unified_operator
-from eos.reduce.select import Selection, select
+from eos.operator.operate import Norm, Omega, unified_operator
+from eos.operator.select import Selection, select
 from eos.tokens import Tokens, take
 
 

@@ -1,7 +1,7 @@
-"""Score: how much each visual token matters, from evidence a layer has anyway.
+"""Scorers: how much each visual token matters, from evidence a layer has anyway.
 
 A scorer is one function from `Evidence` to scores ``[B, N]``, higher meaning keep, and one entry in
-`SCORERS`, which also says which query rows of the attention it looks at: nobody computes more.
+`SCORERS`, which also names the query rows of the attention it needs: no others are computed.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.reduce.originals.dart import dart_keep
-from eos.reduce.originals.divprune import max_min_order
-from eos.reduce.originals.sparsevlm import corrected_score
+from eos.operator.originals.dart import dart_keep
+from eos.operator.originals.divprune import max_min_order
+from eos.operator.originals.sparsevlm import corrected_score
 
 PIVOTS = 4  # visual tokens that DART starts from
 STRONG_HEADS = 14  # SparseVLM+ looks at as many, of 32
@@ -51,11 +51,11 @@ class Vision:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a layer can tell about its visual tokens.
+    """What a layer provides about its visual tokens.
 
     Attributes:
         states: hidden states of the visual tokens, ``[B, N, D]``.
-        attention: attention probabilities of the asked query rows on them, ``[B, H, R, N]``.
+        attention: attention probabilities of the scorer's query rows on them, ``[B, H, R, N]``.
         rows: which of the R rows count, ``[B, R]``; None if all do.
         keys: their keys, ``[B, H, N, D/H]``.
         gravity: what that attention owes to position alone, ``[B, R, N]``.

@@ -1,8 +1,8 @@
 """FastV (arXiv 2403.06764): how many visual tokens it keeps.
 
 The rest of the method is made of parts that EOS has anyway: the attention of the last prompt token
-in layer K - 1, averaged over heads (`eos.reduce.score`, scorer ``last-query``), the top-k
-(`eos.reduce.select`) before layer K, and the kept tokens at their original positions.
+in layer K - 1, averaged over heads (`eos.operator.scorers`, scorer ``last-query``), the top-k
+(`eos.operator.select`) before layer K, and the kept tokens at their original positions.
 """
 
 from eos.errors import ConfigError

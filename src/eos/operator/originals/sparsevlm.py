@@ -1,8 +1,8 @@
 """SparseVLM (arXiv 2410.04417): its counts, its token recycling, and SparseVLM+'s score.
 
 What the published code does in layers 2, 6 and 15, as functions of plain tensors. Raters are chosen
-in `eos.reduce.score`, the top-k in `eos.reduce.select`; this file knows what happens to the tokens
-outside the top-k (v1, v1.5) and how v2 corrects the attention it ranks by.
+in `eos.operator.scorers`, the top-k in `eos.operator.select`; this file holds what happens to the
+tokens outside the top-k (v1, v1.5) and how v2 corrects the attention it ranks by.
 """
 
 from collections.abc import Sequence
