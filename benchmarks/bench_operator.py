@@ -26,7 +26,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
 from eos import Omega, unified_operator
-from eos.cost import LLAMA_7B
+from eos.space.cost import LLAMA_7B
 from eos.tokens import take
 
 WIDTH = LLAMA_7B.hidden

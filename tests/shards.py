@@ -12,7 +12,7 @@ from eos.backbones.families import FAMILIES
 from eos.backbones.sharding import shard
 from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.losses import Objective, search_losses
-from eos.theta import GROUPS, Theta
+from eos.space.theta import GROUPS, Theta
 
 
 def found(backbone, inputs):

@@ -7,8 +7,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import DynamicCache, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from eos import ConfigError, cost
-from eos.cost import LLAMA_7B, Dims
+from eos import ConfigError
+from eos.space import cost
+from eos.space.cost import LLAMA_7B, Dims
 
 # SparseVLM's stages on LLaVA-1.5-7B, and the means of tokens entering a layer that follow from them
 SPARSEVLM = {

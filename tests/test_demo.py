@@ -5,7 +5,7 @@ import pytest
 from eos import Plan
 from eos.cli import main
 from eos.evaluation.results import Results
-from eos.presets import presets
+from eos.methods import presets
 from eos.reporting import demo
 
 QUICK = ["steps=2", "batch=2", "validation.samples=2", "scorers=[diversity,all-text]"]

@@ -20,7 +20,7 @@ from eos import ConfigError, Plan
 from eos.backbones.families import FAMILIES
 from eos.backbones.tiny import CLIP, IMAGE, TEXT
 from eos.evaluation.verify import LIMIT_TOLERANCE, LIMITS, LISTING_TOLERANCE
-from eos.presets import presets
+from eos.methods import presets
 from eos.searching.files import read_config
 
 ROOT = Path(__file__).parent.parent
@@ -78,7 +78,7 @@ def test_every_name_in_the_map_exists(name):
 
 def test_a_name_that_does_not_exist_is_noticed():
     with pytest.raises(AttributeError):
-        resolve("eos.plan.Plan.nothing")
+        resolve("eos.space.plan.Plan.nothing")
 
 
 def readme_code():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "eos"
-# `operator` precedes `theta` and `plan`: it takes plain arguments, and they name its parameters.
+# `operator` and `methods` precede `space`: plans name scorers and operators, and read presets.
 ORDER = [
     "version",
     "errors",
@@ -14,13 +14,9 @@ ORDER = [
     "masks",
     "config",
     "environment",
-    "cost",
     "operator",
-    "theta",
-    "presets",
-    "step",
-    "plan",
-    "searched",
+    "methods",
+    "space",
     "backbones",
     "evidence",
     "stages",
@@ -84,7 +80,7 @@ def test_a_file_imports_only_from_its_left(path):
     ],
 )
 def test_an_import_from_the_right_is_noticed(line):
-    assert violations(ast.parse(line), "cost") == {"cli"}
+    assert violations(ast.parse(line), "space") == {"cli"}
 
 
 def test_only_what_makes_or_runs_models_may_import_transformers():

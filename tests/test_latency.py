@@ -11,8 +11,8 @@ from eos.backbones.random_llava import plain_prefill, random_llava, random_promp
 from eos.backbones.tiny import tiny_backbone
 from eos.errors import BackboneError, ConfigError, PlanError
 from eos.evaluation.latency import FULL, measure, runs
-from eos.plan import Operator, Plan, Step
 from eos.reporting.latency import show_latency
+from eos.space.plan import Operator, Plan, Step
 
 TOKENS, LAYERS, TEXT = 36, 4, 10
 QUICK = {"text_tokens": TEXT, "repeats": 2, "decode_tokens": 2}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from eos.methods import presets
 from eos.miniature.families import FAMILIES
 from eos.miniature.gallery import gallery
 from eos.miniature.world import EVALUATED, examples
-from eos.presets import presets
 
 PAGE = Path(__file__).parent.parent / "docs" / "miniature.md"
 

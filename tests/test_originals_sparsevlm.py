@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.cost import stepwise_schedule
 from eos.operator.originals.sparsevlm import (
     STAGE_LAYERS,
     STAGES_V2,
@@ -21,6 +20,7 @@ from eos.operator.originals.sparsevlm import (
 )
 from eos.operator.scorers import Evidence, attention_received, text_raters
 from eos.operator.select import select
+from eos.space.cost import stepwise_schedule
 from eos.tokens import take
 from tests.conftest import golden_cases
 

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from eos import ConfigError, Plan, Step
-from eos.cost import LLAMA_7B
 from eos.searching.explore import candidates, references
 from eos.searching.paths import BUCKETS, count_grid, predicted_loss, read_costs, shortest_path
 from eos.searching.profile import Point, Profile, counts, screening_count
 from eos.searching.space import Space
+from eos.space.cost import LLAMA_7B
 
 LAYERS, TOKENS = 6, 64
 

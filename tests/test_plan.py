@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from eos import Operator, Plan, PlanError, Step, Theta
-from eos.cost import Dims
+from eos.space.cost import Dims
 
 MERGE = Operator(gamma=1.0, tau=0.0, theta=-inf)
 

@@ -10,7 +10,7 @@ from eos.backbones.families import FAMILIES
 from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.passes import search_pass
 from eos.relaxation import Relaxation
-from eos.theta import GROUPS
+from eos.space.theta import GROUPS
 from tests.test_contract import decoded, gap, residue, split, tokens_of
 
 RELAXATIONS = {

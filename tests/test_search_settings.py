@@ -21,7 +21,7 @@ from eos.searching.schedule import (
     total_turns,
     turn_at,
 )
-from eos.theta import GROUPS
+from eos.space.theta import GROUPS
 
 
 @pytest.mark.parametrize("name", configs())

@@ -6,10 +6,10 @@ import eos
 from eos import Plan, PlanError, Theta
 from eos.backbones.processor import fingerprint, locate
 from eos.evaluation.specs import named_plans
-from eos.searched import load_searched, searched
 from eos.searching.paths import read_costs, shortest_path
 from eos.searching.profile import Profile
 from eos.searching.space import Space
+from eos.space.searched import load_searched, searched
 
 NAME = "eos-miniature"
 

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from eos import Operator, Step
-from eos.cost import LLAMA_7B, fit_to_flops
 from eos.searching.moves import MOVES, neighbours
 from eos.searching.space import Space
+from eos.space.cost import LLAMA_7B, fit_to_flops
 
 NAMES = ("text-raters", "all-text", "diversity")
 

@@ -6,9 +6,10 @@ from math import inf
 import pytest
 import torch
 
-from eos import ConfigError, Omega, Theta, cost, regime
-from eos.cost import LLAMA_7B
-from eos.theta import GROUPS, default_layers
+from eos import ConfigError, Omega, Theta, regime
+from eos.space import cost
+from eos.space.cost import LLAMA_7B
+from eos.space.theta import GROUPS, default_layers
 
 
 def start(**options):

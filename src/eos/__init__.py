@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from eos.losses import Objective, search_losses
     from eos.operator.operate import Omega, unified_operator
     from eos.operator.regime import Regime, regime
-    from eos.plan import Plan
     from eos.relaxation import Relaxation
     from eos.searching.settings import SearchConfig
-    from eos.step import Operator, Original, Step
-    from eos.theta import Theta
+    from eos.space.plan import Plan
+    from eos.space.step import Operator, Original, Step
+    from eos.space.theta import Theta
 
 __all__ = [
     "Backbone",
@@ -56,8 +56,8 @@ _HOMES = {
     **dict.fromkeys(
         ["BackboneError", "ConfigError", "DataError", "EosError", "PlanError"], "eos.errors"
     ),
-    "Plan": "eos.plan",
-    **dict.fromkeys(["Operator", "Original", "Step"], "eos.step"),
+    "Plan": "eos.space.plan",
+    **dict.fromkeys(["Operator", "Original", "Step"], "eos.space.step"),
     **dict.fromkeys(["Omega", "unified_operator"], "eos.operator.operate"),
     **dict.fromkeys(["Regime", "regime"], "eos.operator.regime"),
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.backbones.backbone"),
@@ -68,7 +68,7 @@ _HOMES = {
     "search": "eos.loop",
     "evaluate": "eos.evaluation.evaluate",
     "Results": "eos.evaluation.results",
-    "Theta": "eos.theta",
+    "Theta": "eos.space.theta",
 }
 
 

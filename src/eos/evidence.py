@@ -12,7 +12,7 @@ from eos.errors import BackboneError, PlanError
 from eos.operator.combine import needs
 from eos.operator.originals.sparsevlm import rope_gravity
 from eos.operator.scorers import SCORERS, Evidence, Rows, text_raters
-from eos.plan import Plan
+from eos.space.plan import Plan
 from eos.tokens import take
 
 

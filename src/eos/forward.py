@@ -23,13 +23,13 @@ from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, find_raters, read_prompt
 from eos.operator.combine import needs
 from eos.operator.mixture import scorers_of
-from eos.plan import Plan
 from eos.reference import Reference
 from eos.relaxation import Relaxation, Search, Site, relax
 from eos.run import Run, execute
+from eos.space.plan import Plan
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step
+from eos.space.theta import Theta
 from eos.stages import Stage, Trace, continued, places_of
-from eos.step import DEFAULT_SCORER, INPUT_SCORER, Step
-from eos.theta import Theta
 from eos.tokens import take
 
 

@@ -16,7 +16,6 @@ from eos.backbones.backbone import Backbone
 from eos.backbones.processor import Processor, model_name
 from eos.data.samples import Source
 from eos.data.settings import DataConfig
-from eos.plan import Plan
 from eos.searching.explore import Found, Stage
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
@@ -43,7 +42,8 @@ from eos.searching.schedule import (
     turn_at,
 )
 from eos.searching.settings import SearchConfig
-from eos.theta import Theta
+from eos.space.plan import Plan
+from eos.space.theta import Theta
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from eos import cost
 from eos.backbones.backbone import Backbone
-from eos.cost import Dims
 from eos.errors import ConfigError, numbered
 from eos.passes import IGNORED, Passed, search_pass
-from eos.plan import TEXT_TOKENS
 from eos.reference import Aligned, AlignOn
 from eos.relaxation import Relaxation
-from eos.step import DEFAULT_SCORER, INPUT_SCORER
-from eos.theta import Theta, default_layers
+from eos.space import cost
+from eos.space.cost import Dims
+from eos.space.plan import TEXT_TOKENS
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
+from eos.space.theta import Theta, default_layers
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from eos.errors import DataError
 from eos.forward import Reduction, attached
 from eos.reference import Aligned, AlignOn, EnoughError, Reference, align_layers
 from eos.relaxation import Relaxation, Search
-from eos.step import DEFAULT_SCORER, INPUT_SCORER
-from eos.theta import Theta
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
+from eos.space.theta import Theta
 
 IGNORED = -100  # the label of tokens that are not taught
 

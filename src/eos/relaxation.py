@@ -21,11 +21,11 @@ from eos.errors import ConfigError, numbered
 from eos.operator.operate import Omega, unified_operator
 from eos.operator.select import ALPHA, SELECTIONS, Selection, keep_probability, keep_weight, select
 from eos.operator.soft import soft_choice
-from eos.plan import Plan
 from eos.run import Run, scored
+from eos.space.plan import Plan
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step
+from eos.space.theta import GROUPS, Theta
 from eos.stages import Stage, places_of
-from eos.step import DEFAULT_SCORER, INPUT_SCORER, Step
-from eos.theta import GROUPS, Theta
 from eos.tokens import take
 
 Through: TypeAlias = Literal["logits", "states"]

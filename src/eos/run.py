@@ -10,8 +10,8 @@ from eos.evidence import Prompt, Scene, evidence_for
 from eos.operator.combine import ORIGINALS, unified
 from eos.operator.mixture import add_ranks, components
 from eos.operator.scorers import SCORERS, Evidence
+from eos.space.step import Operator, Step
 from eos.stages import Stage, Trace, at_stage, places_of
-from eos.step import Operator, Step
 from eos.tokens import take
 
 

@@ -17,8 +17,8 @@ from eos.backbones.devices import device_of
 from eos.backbones.families import FAMILIES, Family
 from eos.backbones.processor import locate
 from eos.backbones.sharding import gathered
-from eos.cost import Dims
 from eos.errors import BackboneError
+from eos.space.cost import Dims
 from eos.tokens import take
 
 

@@ -22,7 +22,7 @@ from eos.backbones.processor import (
 )
 from eos.evaluation.tasks import Item
 from eos.forward import asks_vision, reduced
-from eos.plan import Plan
+from eos.space.plan import Plan
 
 Batch: TypeAlias = dict[int, Item]  # by number
 GREY = (48, 48, 48)  # of a blank image

@@ -29,7 +29,7 @@ from eos.evaluation.results import Results, summarise
 from eos.evaluation.settings import Settings, join_folder
 from eos.evaluation.specs import named_plans
 from eos.evaluation.tasks import Item, Task, find_task
-from eos.plan import Plan
+from eos.space.plan import Plan
 
 Watch = Callable[[int, int], None]
 

@@ -27,7 +27,7 @@ from eos.evaluation.agreement import (
 from eos.evaluation.slopes import Comparison, Measured, Method, Slopes, measure_slopes, passes_of
 from eos.relaxation import Relaxation
 from eos.searching.measure import Estimate, estimate
-from eos.step import DEFAULT_SCORER
+from eos.space.step import DEFAULT_SCORER
 
 FRACTIONS = (0.5, 0.2, 0.05)
 BAND = 0.1  # of the visual tokens

@@ -27,13 +27,13 @@ from eos.backbones.random_llava import (
     seen_prompt,
     visual_tokens,
 )
-from eos.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
 from eos.evaluation.specs import misfits
 from eos.evaluation.stopwatch import Stopwatch, now
 from eos.forward import Reduction, asks_vision, reduced
-from eos.plan import Plan
+from eos.space.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
+from eos.space.plan import Plan
 
 Task: TypeAlias = Callable[[], dict[str, float]]
 SCHEMA = "eos.latency/1"

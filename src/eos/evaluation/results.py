@@ -14,7 +14,7 @@ from eos.evaluation.estimates import DIGITS, Score, macro, score
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.tasks import Task
-from eos.plan import Expected, Plan
+from eos.space.plan import Expected, Plan
 
 
 class Asked(Frozen):

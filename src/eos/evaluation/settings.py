@@ -12,7 +12,7 @@ from pydantic import Field
 
 from eos.config import Artifact
 from eos.errors import ConfigError, numbered
-from eos.plan import Plan
+from eos.space.plan import Plan
 
 FULL = "full"
 NOT_IDENTITY = ("schema_", "plans", "batch_size")

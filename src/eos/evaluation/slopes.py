@@ -21,11 +21,11 @@ from eos.data.batches import Answered, Reader
 from eos.errors import ConfigError
 from eos.losses import Objective, search_losses
 from eos.operator.combine import needs
-from eos.plan import Plan
 from eos.relaxation import Relaxation
 from eos.searching.measure import answer_losses
-from eos.step import Step
-from eos.theta import Theta
+from eos.space.plan import Plan
+from eos.space.step import Step
+from eos.space.theta import Theta
 
 STEP = 0.1  # of the kept tokens, to either side
 

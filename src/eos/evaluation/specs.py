@@ -10,9 +10,9 @@ from eos.backbones.backbone import Backbone
 from eos.backbones.processor import text_length
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
-from eos.plan import Plan
-from eos.presets import presets
-from eos.searched import load_searched, searched
+from eos.methods import presets
+from eos.space.plan import Plan
+from eos.space.searched import load_searched, searched
 
 
 def named_plans(

@@ -14,8 +14,8 @@ from eos.backbones.random_llava import Size, random_llava, visual_tokens
 from eos.config import write_atomically
 from eos.errors import ConfigError
 from eos.evaluation.latency import measure, runs
-from eos.plan import Plan
 from eos.reporting.latency import show_latency
+from eos.space.plan import Plan
 
 WIDTH = 130  # of a table that goes to a file
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

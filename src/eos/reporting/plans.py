@@ -14,14 +14,14 @@ from eos.evaluation.fidelity import Fidelity
 from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings
 from eos.evaluation.tasks import TASKS
+from eos.methods import BudgetKind, Preset, presets
 from eos.operator.scorers import SCORERS
-from eos.plan import Plan
-from eos.presets import BudgetKind, Preset, presets
-from eos.searched import load_searched, searched
 from eos.searching.files import configs, purpose, read_config
 from eos.searching.profile import Profile
 from eos.searching.settings import SearchConfig
-from eos.theta import Theta, ThetaFile
+from eos.space.plan import Plan
+from eos.space.searched import load_searched, searched
+from eos.space.theta import Theta, ThetaFile
 
 KINDS = ("final", "mean", "published")
 SCHEMAS: dict[str, type[Artifact]] = {

@@ -21,13 +21,13 @@ from eos.backbones.backbone import Backbone, load_backbone
 from eos.backbones.processor import load_processor, locate
 from eos.errors import ConfigError, EosError
 from eos.loop import Answer, find
-from eos.plan import Plan
 from eos.searching.files import read_config
 from eos.searching.measure import Estimate
 from eos.searching.processes import Processes
 from eos.searching.run import Status
 from eos.searching.settings import SearchConfig
-from eos.step import Operator
+from eos.space.plan import Plan
+from eos.space.step import Operator
 
 WIDTH = 120  # of tables that go to a file
 COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")

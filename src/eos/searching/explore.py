@@ -18,7 +18,6 @@ from random import Random
 
 from eos.config import Frozen
 from eos.errors import ConfigError
-from eos.plan import Plan
 from eos.searching.judge import Judge
 from eos.searching.measure import Estimate
 from eos.searching.moves import MOVES, OPERATORS, Ranking, neighbours
@@ -26,7 +25,8 @@ from eos.searching.paths import predicted_loss, read_costs, shortest_path
 from eos.searching.profile import Profile
 from eos.searching.race import Entrant, race, rungs
 from eos.searching.space import Space
-from eos.step import Operator, Step
+from eos.space.plan import Plan
+from eos.space.step import Operator, Step
 
 CAUTIONS = (0.0, 1.0)  # standard errors added to a profile for the first paths
 STARTS = 2  # operators that paths start with: pruning, merging

@@ -12,9 +12,9 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from eos.plan import Plan
 from eos.searching.folder import Journal
 from eos.searching.judge import Judge
+from eos.space.plan import Plan
 
 
 def focused(

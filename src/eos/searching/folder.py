@@ -21,7 +21,7 @@ from eos.config import write_atomically
 from eos.errors import ConfigError, numbered
 from eos.searching.files import read_config, write_config
 from eos.searching.settings import SearchConfig
-from eos.theta import GROUPS, Theta
+from eos.space.theta import GROUPS, Theta
 
 CHECKPOINT = "checkpoint.safetensors"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW

@@ -13,7 +13,7 @@ from eos.losses import Losses, search_losses
 from eos.searching.processes import Processes
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
-from eos.theta import GROUPS, Theta
+from eos.space.theta import GROUPS, Theta
 
 TERMS = tuple(field.name for field in fields(Losses))
 

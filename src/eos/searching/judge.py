@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from eos import cost
 from eos.backbones.backbone import Backbone
 from eos.backbones.memory import remembering
 from eos.backbones.processor import place_batch
@@ -27,9 +26,10 @@ from eos.data.batches import Answered, Batch, Reader
 from eos.errors import ConfigError, numbered
 from eos.forward import Reduction, asks_vision, attached
 from eos.passes import IGNORED, taught_places
-from eos.plan import TEXT_TOKENS, Plan
 from eos.searching.folder import Journal
 from eos.searching.processes import Processes
+from eos.space import cost
+from eos.space.plan import TEXT_TOKENS, Plan
 
 CACHED = 2**30  # bytes of the full model's features and answers that are kept at most
 DIGITS = 6  # of a disagreement in the journal

@@ -16,10 +16,10 @@ from eos.data.batches import Batch, Reader
 from eos.errors import PlanError
 from eos.forward import Reduction, attached
 from eos.passes import IGNORED, taught_places
-from eos.plan import Plan
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
-from eos.theta import Theta
+from eos.space.plan import Plan
+from eos.space.theta import Theta
 
 
 class Estimate(Frozen):

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 from eos.operator.mixture import components, mixture
 from eos.operator.scorers import SCORERS
-from eos.plan import Plan
 from eos.searching.space import Space
-from eos.step import Operator, Step
+from eos.space.plan import Plan
+from eos.space.step import Operator, Step
 
 Kind: TypeAlias = Literal["tokens", "layers", "operators", "scorers", "steps"]
 Ranking: TypeAlias = Mapping[int, Sequence[str]]

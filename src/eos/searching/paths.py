@@ -15,10 +15,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from eos.cost import layer_flops
 from eos.searching.profile import Profile
 from eos.searching.space import Space
-from eos.step import Step
+from eos.space.cost import layer_flops
+from eos.space.step import Step
 
 PER_OCTAVE = 4  # counts of the grid
 BUCKETS = 1024  # steps of FLOPs up to the limit

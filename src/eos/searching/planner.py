@@ -18,7 +18,6 @@ from eos.data.samples import Source
 from eos.errors import ConfigError, DataError
 from eos.operator.mixture import components
 from eos.operator.scorers import SCORERS
-from eos.plan import Plan
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import Journal, prepare
@@ -31,6 +30,7 @@ from eos.searching.rivals import search_randomly, search_tpe
 from eos.searching.run import MOST_SKIPPED, note_skipped
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
+from eos.space.plan import Plan
 
 COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
 Watch = Callable[[str, int, int], None]

@@ -1,8 +1,8 @@
 """Points: a plan as the point of Θ that it is."""
 
-from eos.plan import Plan
-from eos.step import Operator
-from eos.theta import GROUPS, Theta
+from eos.space.plan import Plan
+from eos.space.step import Operator
+from eos.space.theta import GROUPS, Theta
 
 
 def theta_of(plan: Plan) -> Theta:

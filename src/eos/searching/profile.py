@@ -20,10 +20,10 @@ from pydantic import Field
 from torch import Tensor
 
 from eos.config import Artifact, Frozen
-from eos.cost import Dims
-from eos.plan import Plan
 from eos.searching.judge import Judge
-from eos.step import Step
+from eos.space.cost import Dims
+from eos.space.plan import Plan
+from eos.space.step import Step
 
 OCTAVES = 6  # counts halve that often from all tokens
 SCREENING = 3  # halvings at which all scorers are compared

@@ -6,8 +6,8 @@ from math import ceil, sqrt
 
 from torch import Tensor
 
-from eos.plan import Plan
 from eos.searching.judge import Judge
+from eos.space.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from eos.data.batches import Reader
 from eos.errors import DataError
 from eos.forward import Reduction, attached
 from eos.passes import IGNORED, taught_places
-from eos.plan import Plan
 from eos.relaxation import Search
 from eos.searching.explore import Found, measured, stage
 from eos.searching.folder import Journal, Racer, State, load_state, save_state
@@ -32,8 +31,9 @@ from eos.searching.points import theta_of
 from eos.searching.schedule import learning_rate
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
-from eos.step import Operator, Step
-from eos.theta import BORDER, GROUPS, Group, Theta
+from eos.space.plan import Plan
+from eos.space.step import Operator, Step
+from eos.space.theta import BORDER, GROUPS, Group, Theta
 
 Values: TypeAlias = dict[Group, list[float | str]]  # by group and site; infinities are words
 DIGITS = 4  # of an operator's values in a plan

@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 from eos.errors import ConfigError
-from eos.plan import Plan
 from eos.searching.explore import Found, measured, stage
 from eos.searching.judge import Judge
 from eos.searching.race import Entrant
 from eos.searching.space import Space
-from eos.step import Operator, Step
+from eos.space.plan import Plan
+from eos.space.step import Operator, Step
 
 WORST = 1.0  # disagreement of a proposal that no plan can be made of
 DULL = 200  # proposals in a row without a new plan after which TPE is stopped

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eos import cost
 from eos.backbones.backbone import Backbone
 from eos.data.batches import Batch, Reader, Skipped
 from eos.errors import DataError, EosError
-from eos.plan import ACTIVE_GATE
 from eos.searching.folder import Journal, State, save_state
 from eos.searching.gradients import Found
 from eos.searching.processes import Processes, Stopping, Trackers
@@ -21,7 +19,9 @@ from eos.searching.schedule import (
     turn_at,
 )
 from eos.searching.settings import SearchConfig
-from eos.theta import GROUPS, Theta
+from eos.space import cost
+from eos.space.plan import ACTIVE_GATE
+from eos.space.theta import GROUPS, Theta
 
 MOST_SKIPPED = 0.05  # of the samples looked at
 AT_LEAST = 100  # samples that count as looked at, so that one bad one does not end a young run

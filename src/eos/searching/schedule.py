@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eos.searching.settings import SearchConfig
-from eos.theta import GROUPS, Group, Theta, default_layers
+from eos.space.theta import GROUPS, Group, Theta, default_layers
 
 
 @dataclass(frozen=True)

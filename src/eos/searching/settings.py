@@ -14,7 +14,6 @@ from pydantic import (
 from typing_extensions import Self
 
 from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
-from eos.cost import K_MIN
 from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
 from eos.errors import ConfigError
@@ -23,8 +22,9 @@ from eos.operator.mixture import components
 from eos.operator.select import SELECTIONS
 from eos.reference import AlignOn
 from eos.relaxation import Boundary, Relaxation, Through, soft_problems
-from eos.step import DEFAULT_SCORER, INPUT_SCORER
-from eos.theta import Group, Init
+from eos.space.cost import K_MIN
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
+from eos.space.theta import Group, Init
 
 Method: TypeAlias = Literal["eos", "paper", "random", "tpe"]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]

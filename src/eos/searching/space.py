@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from eos import cost
-from eos.cost import Dims
-from eos.plan import Plan
-from eos.step import Operator, Step
+from eos.space import cost
+from eos.space.cost import Dims
+from eos.space.plan import Plan
+from eos.space.step import Operator, Step
 
 
 @dataclass(frozen=True)

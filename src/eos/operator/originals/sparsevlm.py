@@ -59,8 +59,8 @@ def v1_counts(budget: int) -> list[tuple[int, int]]:
 def equal_tokens(schedule: Sequence[int]) -> float:
     """Average the visual tokens left *after* each layer: SparseVLM's logged "Equal Tokens".
 
-    ``schedule`` is N_0 … N_L as in `eos.cost`. The layers that reduce are counted at their reduced
-    size, so this is less than `eos.cost.mean_tokens`, which is what the layers pay for.
+    ``schedule`` is N_0 … N_L as in `eos.space.cost`. The layers that reduce are counted at their
+    reduced size, so this is less than `eos.space.cost.mean_tokens`, the number entering a layer.
     """
     return sum(schedule[1:]) / (len(schedule) - 1)
 

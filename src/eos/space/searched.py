@@ -10,7 +10,7 @@ from math import log
 from pathlib import Path
 
 from eos.errors import PlanError
-from eos.plan import Plan
+from eos.space.plan import Plan
 
 PREFIX = "eos-"
 

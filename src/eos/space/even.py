@@ -6,8 +6,8 @@ after the first layer, a third and two thirds of the depth, each keeping what th
 has in the middle of the stretch that follows.
 """
 
-from eos import cost
-from eos.cost import Dims
+from eos.space import cost
+from eos.space.cost import Dims
 
 LIKE = "sparsevlm-v2"  # whose FLOPs at the same budget are the limit
 

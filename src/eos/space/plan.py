@@ -13,15 +13,15 @@ import torch
 from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
 from typing_extensions import Self
 
-from eos import cost
 from eos.config import Artifact, Frozen, ProblemsError
-from eos.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
 from eos.errors import EosError, PlanError
+from eos.methods import BudgetKind, get_preset
 from eos.operator.mixture import components
-from eos.presets import BudgetKind, get_preset
-from eos.presets.even import LIKE, even_counts
-from eos.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
-from eos.theta import GROUPS, Theta
+from eos.space import cost
+from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
+from eos.space.even import LIKE, even_counts
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
+from eos.space.theta import GROUPS, Theta
 
 TEXT_TOKENS = 64  # a short question with its template; FLOPs and KV ratios assume a text length
 ACTIVE_GATE = 0.5  # a gate above it is a layer that reduces

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from eos.config import Artifact, ExtendedFloat, ProblemsError
-from eos.cost import K_MIN, expected_schedule, retain_schedule
 from eos.errors import ConfigError
 from eos.operator.operate import Omega
 from eos.operator.regime import regime
+from eos.space.cost import K_MIN, expected_schedule, retain_schedule
 
 Group: TypeAlias = Literal["g", "c", "gamma", "tau", "theta", "rho", "nu"]
 Init: TypeAlias = Literal["uniform", "prune", "merge"]
