@@ -21,9 +21,9 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos import Theta, load_backbone
-from eos.backbones.backbone import Backbone
-from eos.backbones.random_llava import TOWER, random_prompt
 from eos.losses import Objective, search_losses
+from eos.models.backbone import Backbone
+from eos.models.random_llava import TOWER, random_prompt
 from eos.reference import align_layers
 from eos.relaxation import Relaxation
 

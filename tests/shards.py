@@ -8,11 +8,11 @@ import os
 import torch
 from torch import distributed
 
-from eos.backbones.families import FAMILIES
-from eos.backbones.sharding import shard
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.losses import Objective, search_losses
+from eos.models.families import FAMILIES
+from eos.models.sharding import shard
 from eos.space.theta import GROUPS, Theta
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 
 
 def found(backbone, inputs):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from eos import BackboneError, Operator, Plan, Step
-from eos.backbones.families import FAMILIES
-from eos.backbones.tiny import CONFIGS, IMAGE, VIDEO, tiny_backbone, tiny_inputs
 from eos.forward import reduced
+from eos.models.families import FAMILIES
+from eos.testing.tiny import CONFIGS, IMAGE, VIDEO, tiny_backbone, tiny_inputs
 
 HYBRID = Operator(gamma=0.5, tau=0.3, theta=0.0, rho=0.2, nu=0.3)
 every_family = pytest.mark.parametrize("kind", FAMILIES)

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import eos
-from eos.backbones.devices import device_of
-from eos.backbones.families import FAMILIES
-from eos.backbones.processor import fingerprint, load_processor, place_inputs
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.models.devices import device_of
+from eos.models.families import FAMILIES
+from eos.models.processor import fingerprint, load_processor, place_inputs
 
 
 @pytest.fixture(scope="module")

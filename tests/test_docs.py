@@ -17,11 +17,11 @@ from transformers import (
 )
 
 from eos import ConfigError, Plan
-from eos.backbones.families import FAMILIES
-from eos.backbones.tiny import CLIP, IMAGE, TEXT
 from eos.evaluation.verify import LIMIT_TOLERANCE, LIMITS, LISTING_TOLERANCE
 from eos.methods import presets
+from eos.models.families import FAMILIES
 from eos.searching.files import read_config
+from eos.testing.tiny import CLIP, IMAGE, TEXT
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

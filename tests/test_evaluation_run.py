@@ -9,7 +9,12 @@ import pytest
 from transformers import AutoProcessor
 
 import eos
-from eos.backbones.processor import (
+from eos.evaluation import evaluate as module
+from eos.evaluation.ledger import Ledger
+from eos.evaluation.specs import named_plans
+from eos.evaluation.tasks import TASKS
+from eos.miniature.model import miniature_config, new_model
+from eos.models.processor import (
     continue_greedily,
     fingerprint,
     load_processor,
@@ -19,11 +24,6 @@ from eos.backbones.processor import (
     place_inputs,
     read_conversations,
 )
-from eos.evaluation import evaluate as module
-from eos.evaluation.ledger import Ledger
-from eos.evaluation.specs import named_plans
-from eos.evaluation.tasks import TASKS
-from eos.miniature.model import miniature_config, new_model
 from eos.reporting.evaluation import markdown, show_evaluation
 
 TASK = "mini:attribute,followup"  # questions of different lengths, and a second turn

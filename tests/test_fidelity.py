@@ -7,8 +7,6 @@ import pytest
 
 import eos
 from eos import cli
-from eos.backbones.memory import remembering
-from eos.backbones.processor import load_processor
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
@@ -23,6 +21,8 @@ from eos.evaluation.agreement import (
 )
 from eos.evaluation.fidelity import METHODS, Fidelity, measure_fidelity
 from eos.evaluation.slopes import STEP, Measured
+from eos.models.memory import remembering
+from eos.models.processor import load_processor
 from eos.relaxation import Relaxation
 from eos.reporting.fidelity import markdown
 from eos.searching.measure import Estimate, answer_losses

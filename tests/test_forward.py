@@ -8,7 +8,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, DynamicCach
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from eos import BackboneError, Operator, Plan, PlanError, Step, load_backbone, reduced
-from eos.backbones.tiny import IMAGE, tiny_backbone, tiny_inputs
+from eos.testing.tiny import IMAGE, tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap, pyramid
 
 
@@ -216,7 +216,7 @@ def test_half_precision_runs(tmp_path):
     code = """
 import torch
 from eos import Plan, Step, reduced
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 backbone = tiny_backbone("llava")
 backbone.model.to(torch.bfloat16)
 inputs = tiny_inputs(tiny_backbone("llava"), texts=(7, 4))

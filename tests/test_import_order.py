@@ -17,7 +17,8 @@ ORDER = [
     "operator",
     "methods",
     "space",
-    "backbones",
+    "models",
+    "testing",
     "evidence",
     "stages",
     "run",
@@ -85,7 +86,7 @@ def test_an_import_from_the_right_is_noticed(line):
 
 def test_only_what_makes_or_runs_models_may_import_transformers():
     for path in FILES:
-        if room(path) in ("backbones", "forward", "miniature"):
+        if room(path) in ("models", "testing", "forward", "miniature"):
             continue
         imports = [
             n

@@ -8,10 +8,10 @@ from torch.nn.functional import log_softmax
 
 import eos
 from eos import ConfigError, Plan, Step
-from eos.backbones.processor import load_processor, place_batch
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.models.processor import load_processor, place_batch
 from eos.searching import judge as judge_module
 from eos.searching.focus import focused
 from eos.searching.folder import Journal

@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 import torch
 
-from eos.backbones import random_llava as building
-from eos.backbones.random_llava import plain_prefill, random_llava, random_prompt, visual_tokens
-from eos.backbones.tiny import tiny_backbone
 from eos.errors import BackboneError, ConfigError, PlanError
 from eos.evaluation.latency import FULL, measure, runs
+from eos.models import random_llava as building
+from eos.models.random_llava import plain_prefill, random_llava, random_prompt, visual_tokens
 from eos.reporting.latency import show_latency
 from eos.space.plan import Operator, Plan, Step
+from eos.testing.tiny import tiny_backbone
 
 TOKENS, LAYERS, TEXT = 36, 4, 10
 QUICK = {"text_tokens": TEXT, "repeats": 2, "decode_tokens": 2}

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from eos import ConfigError, Plan, Theta
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.losses import Objective, alignment, default_flops, search_losses, weighted
 from eos.passes import Passed
 from eos.reference import Aligned
 from eos.space import cost
 from eos.space.cost import LLAMA_7B
 from eos.space.theta import GROUPS
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import split
 from tests.test_search_pass import answer_loss, deployed, middle, taught
 

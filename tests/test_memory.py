@@ -5,9 +5,9 @@ import torch
 
 import eos
 from eos import BackboneError, Plan, Step
-from eos.backbones.families import FAMILIES
-from eos.backbones.memory import remembering
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
+from eos.models.families import FAMILIES
+from eos.models.memory import remembering
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 
 
 def logits(backbone, inputs, plan):

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoProcessor, LlavaForConditionalGeneration, LlavaProcessor
 
 import eos
-from eos.backbones.processor import locate
 from eos.evaluation.answering import Desk, blanked
 from eos.evaluation.tasks import find_task
 from eos.miniature.model import miniature_config
+from eos.models.processor import locate
 
 ASKED = ("presence", "attribute", "chart")
 EACH = 24

@@ -5,9 +5,9 @@ import torch
 
 import eos
 from eos import ConfigError, Plan, PlanError, Step
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.operator.mixture import add_ranks, components, mixture
 from eos.operator.scorers import SCORERS
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 
 
 def test_weights_sum_to_one_and_names_come_back():

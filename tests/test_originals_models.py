@@ -9,11 +9,11 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from eos import Backbone, Original, Plan, Step, reduced
-from eos.backbones.tiny import CLIP
 from eos.forward import Reduction
 from eos.operator import combine
 from eos.operator.originals import sparsevlm
 from eos.operator.originals.sparsevlm import STAGES_V2, v1_counts
+from eos.testing.tiny import CLIP
 from tests.conftest import golden_cases
 
 LOGITS = 5e-4

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos import Backbone, Original, Plan, Step, reduced
-from eos.backbones.tiny import IMAGE, TEXT
 from eos.forward import Reduction
+from eos.testing.tiny import IMAGE, TEXT
 from tests.conftest import golden_cases
 
 CASES = {

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from eos import BackboneError, ConfigError, Plan, PlanError, reduced
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.methods import presets
 from eos.operator.originals.sparsevlm import equal_tokens
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap, split
 
 ASKED = [

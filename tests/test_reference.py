@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from eos import ConfigError, Plan
-from eos.backbones.families import FAMILIES
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
+from eos.models.families import FAMILIES
 from eos.passes import search_pass
 from eos.reference import align_layers
 from eos.relaxation import Relaxation
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import tokens_of
 from tests.test_search_pass import deployed, middle, taught
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from eos import Theta, relaxation
-from eos.backbones.attention import key_feature
-from eos.backbones.backbone import LayerCall
-from eos.backbones.random_llava import random_llava, random_prompt
 from eos.forward import reduced
+from eos.models.attention import key_feature
+from eos.models.backbone import LayerCall
+from eos.models.random_llava import random_llava, random_prompt
 from eos.relaxation import Relaxation, carried
 from eos.stages import Stage
 from tests.test_search_pass import answer_loss, precise, taught

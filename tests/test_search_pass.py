@@ -5,12 +5,12 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from eos import BackboneError, ConfigError, DataError, Plan, Theta, reduced
-from eos.backbones.attention import KEYWORD, Keys, weighing, weighted_attention
-from eos.backbones.families import FAMILIES
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
+from eos.models.attention import KEYWORD, Keys, weighing, weighted_attention
+from eos.models.families import FAMILIES
 from eos.passes import search_pass
 from eos.relaxation import Relaxation
 from eos.space.theta import GROUPS
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap, residue, split, tokens_of
 
 RELAXATIONS = {

@@ -4,8 +4,8 @@ import pytest
 
 import eos
 from eos import Plan, PlanError, Theta
-from eos.backbones.processor import fingerprint, locate
 from eos.evaluation.specs import named_plans
+from eos.models.processor import fingerprint, locate
 from eos.searching.paths import read_costs, shortest_path
 from eos.searching.profile import Profile
 from eos.searching.space import Space

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from eos import ConfigError, Plan, Theta, relaxation
-from eos.backbones.attention import key_feature
-from eos.backbones.families import FAMILIES
-from eos.backbones.tiny import tiny_backbone, tiny_inputs
 from eos.forward import reduced
+from eos.models.attention import key_feature
+from eos.models.families import FAMILIES
 from eos.operator.select import keep_probability
 from eos.operator.soft import LEAST, PARTIAL, soft_choice
 from eos.relaxation import Relaxation
+from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import tokens_of
 from tests.test_relaxation import SITES, check
 from tests.test_search_pass import (

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from eos import Plan, Step, reduced
-from eos.backbones.tiny import END, IMAGE, START, VIDEO, tiny_backbone, tiny_inputs
+from eos.testing.tiny import END, IMAGE, START, VIDEO, tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap
 
 

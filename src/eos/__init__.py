@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from eos.version import __version__
 
 if TYPE_CHECKING:
-    from eos.backbones.backbone import Backbone, load_backbone
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
     from eos.evaluation.evaluate import evaluate
     from eos.evaluation.results import Results
     from eos.forward import reduced
     from eos.loop import search
     from eos.losses import Objective, search_losses
+    from eos.models.backbone import Backbone, load_backbone
     from eos.operator.operate import Omega, unified_operator
     from eos.operator.regime import Regime, regime
     from eos.relaxation import Relaxation
@@ -60,7 +60,7 @@ _HOMES = {
     **dict.fromkeys(["Operator", "Original", "Step"], "eos.space.step"),
     **dict.fromkeys(["Omega", "unified_operator"], "eos.operator.operate"),
     **dict.fromkeys(["Regime", "regime"], "eos.operator.regime"),
-    **dict.fromkeys(["Backbone", "load_backbone"], "eos.backbones.backbone"),
+    **dict.fromkeys(["Backbone", "load_backbone"], "eos.models.backbone"),
     "reduced": "eos.forward",
     "Relaxation": "eos.relaxation",
     **dict.fromkeys(["Objective", "search_losses"], "eos.losses"),

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone, LayerCall
-from eos.backbones.hooks import ModelCall
-from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError, PlanError
+from eos.models.backbone import Backbone, LayerCall
+from eos.models.hooks import ModelCall
+from eos.models.vision import VisionTap
 from eos.operator.combine import needs
 from eos.operator.originals.sparsevlm import rope_gravity
 from eos.operator.scorers import SCORERS, Evidence, Rows, text_raters

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from eos.backbones.backbone import Backbone, KeyTap, LayerCall
-from eos.backbones.hooks import ModelCall, hooked
 from eos.errors import BackboneError, PlanError, numbered
 from eos.evidence import Prompt, find_raters, read_prompt
+from eos.models.backbone import Backbone, KeyTap, LayerCall
+from eos.models.hooks import ModelCall, hooked
 from eos.operator.combine import needs
 from eos.operator.mixture import scorers_of
 from eos.reference import Reference

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.processor import Processor, model_name
 from eos.data.samples import Source
 from eos.data.settings import DataConfig
+from eos.models.backbone import Backbone
+from eos.models.processor import Processor, model_name
 from eos.searching.explore import Found, Stage
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss

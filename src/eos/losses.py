@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from eos.backbones.backbone import Backbone
 from eos.errors import ConfigError, numbered
+from eos.models.backbone import Backbone
 from eos.passes import IGNORED, Passed, search_pass
 from eos.reference import Aligned, AlignOn
 from eos.relaxation import Relaxation

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.sharding import is_sharded
 from eos.errors import DataError
 from eos.forward import Reduction, attached
+from eos.models.backbone import Backbone
+from eos.models.sharding import is_sharded
 from eos.reference import Aligned, AlignOn, EnoughError, Reference, align_layers
 from eos.relaxation import Relaxation, Search
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER

@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone, LayerCall
 from eos.errors import ConfigError
 from eos.evidence import Prompt, listed
+from eos.models.backbone import Backbone, LayerCall
 from eos.stages import Stage
 from eos.tokens import take
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from eos.backbones.backbone import Backbone, LayerCall
 from eos.errors import ConfigError, numbered
+from eos.models.backbone import Backbone, LayerCall
 from eos.operator.operate import Omega, unified_operator
 from eos.operator.select import ALPHA, SELECTIONS, Selection, keep_probability, keep_weight, select
 from eos.operator.soft import soft_choice

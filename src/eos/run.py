@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone, LayerCall
-from eos.backbones.hooks import ModelCall
 from eos.evidence import Prompt, Scene, evidence_for
+from eos.models.backbone import Backbone, LayerCall
+from eos.models.hooks import ModelCall
 from eos.operator.combine import ORIGINALS, unified
 from eos.operator.mixture import add_ranks, components
 from eos.operator.scorers import SCORERS, Evidence

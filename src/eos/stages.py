@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone, LayerCall
 from eos.masks import cut, cut_columns, rebuild
+from eos.models.backbone import Backbone, LayerCall
 from eos.tokens import take
 
 

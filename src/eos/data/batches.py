@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from eos.backbones.processor import Processor
 from eos.data.order import choices
 from eos.data.samples import Sample, Source, UnusableError
 from eos.errors import DataError
+from eos.models.processor import Processor
 from eos.passes import IGNORED
 
 Taught: TypeAlias = Literal["all", "last"]

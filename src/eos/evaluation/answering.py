@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 
 from PIL import Image
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.processor import (
+from eos.evaluation.tasks import Item
+from eos.forward import asks_vision, reduced
+from eos.models.backbone import Backbone
+from eos.models.processor import (
     Processor,
     continue_greedily,
     count_tokens,
@@ -20,8 +22,6 @@ from eos.backbones.processor import (
     place_inputs,
     read_conversations,
 )
-from eos.evaluation.tasks import Item
-from eos.forward import asks_vision, reduced
 from eos.space.plan import Plan
 
 Batch: TypeAlias = dict[int, Item]  # by number

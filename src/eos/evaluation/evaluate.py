@@ -10,16 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eos.backbones.backbone import Backbone, load_backbone
-from eos.backbones.devices import device_of
-from eos.backbones.processor import (
-    Processor,
-    fingerprint,
-    load_processor,
-    locate,
-    model_name,
-    text_length,
-)
 from eos.config import write_atomically
 from eos.environment import environment
 from eos.errors import ConfigError, DataError, numbered
@@ -29,6 +19,16 @@ from eos.evaluation.results import Results, summarise
 from eos.evaluation.settings import Settings, join_folder
 from eos.evaluation.specs import named_plans
 from eos.evaluation.tasks import Item, Task, find_task
+from eos.models.backbone import Backbone, load_backbone
+from eos.models.devices import device_of
+from eos.models.processor import (
+    Processor,
+    fingerprint,
+    load_processor,
+    locate,
+    model_name,
+    text_length,
+)
 from eos.space.plan import Plan
 
 Watch = Callable[[int, int], None]

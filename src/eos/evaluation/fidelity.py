@@ -11,7 +11,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from eos.backbones.backbone import Backbone
 from eos.config import Artifact, Frozen
 from eos.data.batches import Batch, Reader
 from eos.evaluation.agreement import (
@@ -25,6 +24,7 @@ from eos.evaluation.agreement import (
     weighted_mean,
 )
 from eos.evaluation.slopes import Comparison, Measured, Method, Slopes, measure_slopes, passes_of
+from eos.models.backbone import Backbone
 from eos.relaxation import Relaxation
 from eos.searching.measure import Estimate, estimate
 from eos.space.step import DEFAULT_SCORER

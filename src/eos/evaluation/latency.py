@@ -18,20 +18,20 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.hooks import hooked
-from eos.backbones.random_llava import (
+from eos.errors import ConfigError, PlanError, numbered
+from eos.evaluation.settings import FULL
+from eos.evaluation.specs import misfits
+from eos.evaluation.stopwatch import Stopwatch, now
+from eos.forward import Reduction, asks_vision, reduced
+from eos.models.backbone import Backbone
+from eos.models.hooks import hooked
+from eos.models.random_llava import (
     held_bytes,
     plain_prefill,
     random_prompt,
     seen_prompt,
     visual_tokens,
 )
-from eos.errors import ConfigError, PlanError, numbered
-from eos.evaluation.settings import FULL
-from eos.evaluation.specs import misfits
-from eos.evaluation.stopwatch import Stopwatch, now
-from eos.forward import Reduction, asks_vision, reduced
 from eos.space.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
 from eos.space.plan import Plan
 

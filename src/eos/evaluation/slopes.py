@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.memory import remembering
-from eos.backbones.processor import place_batch
 from eos.config import Frozen
 from eos.data.batches import Answered, Reader
 from eos.errors import ConfigError
 from eos.losses import Objective, search_losses
+from eos.models.backbone import Backbone
+from eos.models.memory import remembering
+from eos.models.processor import place_batch
 from eos.operator.combine import needs
 from eos.relaxation import Relaxation
 from eos.searching.measure import answer_losses

@@ -6,11 +6,11 @@ A preset is made for the model at hand; a file must be.
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.processor import text_length
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
 from eos.methods import presets
+from eos.models.backbone import Backbone
+from eos.models.processor import text_length
 from eos.space.plan import Plan
 from eos.space.searched import load_searched, searched
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import LayerCall
-from eos.backbones.hooks import Handler, ModelCall
+from eos.models.backbone import LayerCall
+from eos.models.hooks import Handler, ModelCall
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")

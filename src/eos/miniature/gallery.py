@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from PIL import Image
 
-from eos.backbones.backbone import load_backbone
-from eos.backbones.processor import continue_greedily, load_processor, read_conversations
 from eos.miniature.families import FAMILIES
 from eos.miniature.scenes import KINDS
 from eos.miniature.world import EVALUATED, Example, example
+from eos.models.backbone import load_backbone
+from eos.models.processor import continue_greedily, load_processor, read_conversations
 
 ZOOM = 3
 HEAD = """# The miniature's world

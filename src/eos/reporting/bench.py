@@ -10,10 +10,10 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from eos.backbones.random_llava import Size, random_llava, visual_tokens
 from eos.config import write_atomically
 from eos.errors import ConfigError
 from eos.evaluation.latency import measure, runs
+from eos.models.random_llava import Size, random_llava, visual_tokens
 from eos.reporting.latency import show_latency
 from eos.space.plan import Plan
 

@@ -8,8 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eos.backbones.backbone import load_backbone
-from eos.backbones.processor import fingerprint, load_processor, locate, model_name
 from eos.config import write_atomically
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
@@ -19,6 +17,8 @@ from eos.evaluation.agreement import Agreement
 from eos.evaluation.fidelity import METHODS, Fidelity, Level, measure_fidelity
 from eos.evaluation.ledger import append_lines, whole_lines
 from eos.evaluation.slopes import STEP, Measured, Slopes
+from eos.models.backbone import load_backbone
+from eos.models.processor import fingerprint, load_processor, locate, model_name
 
 
 def fidelity_and_show(

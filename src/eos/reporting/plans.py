@@ -7,7 +7,6 @@ from typing import cast
 from rich.console import Console
 from rich.table import Table
 
-from eos.backbones.families import FAMILIES
 from eos.config import Artifact
 from eos.errors import ConfigError
 from eos.evaluation.fidelity import Fidelity
@@ -15,6 +14,7 @@ from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings
 from eos.evaluation.tasks import TASKS
 from eos.methods import BudgetKind, Preset, presets
+from eos.models.families import FAMILIES
 from eos.operator.scorers import SCORERS
 from eos.searching.files import configs, purpose, read_config
 from eos.searching.profile import Profile

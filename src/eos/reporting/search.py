@@ -17,10 +17,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from eos.backbones.backbone import Backbone, load_backbone
-from eos.backbones.processor import load_processor, locate
 from eos.errors import ConfigError, EosError
 from eos.loop import Answer, find
+from eos.models.backbone import Backbone, load_backbone
+from eos.models.processor import load_processor, locate
 from eos.searching.files import read_config
 from eos.searching.measure import Estimate
 from eos.searching.processes import Processes

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.processor import place_batch
 from eos.data.batches import Batch, Reader
 from eos.losses import Losses, search_losses
+from eos.models.backbone import Backbone
+from eos.models.processor import place_batch
 from eos.searching.processes import Processes
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.processor import place_batch
 from eos.config import Frozen
 from eos.data.batches import Batch, Reader
 from eos.errors import PlanError
 from eos.forward import Reduction, attached
+from eos.models.backbone import Backbone
+from eos.models.processor import place_batch
 from eos.passes import IGNORED, taught_places
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig

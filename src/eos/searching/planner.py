@@ -10,12 +10,12 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from eos.backbones.backbone import Backbone
-from eos.backbones.processor import Processor, fingerprint, load_processor, model_name
-from eos.backbones.sharding import shard
 from eos.data.batches import Reader
 from eos.data.samples import Source
 from eos.errors import ConfigError, DataError
+from eos.models.backbone import Backbone
+from eos.models.processor import Processor, fingerprint, load_processor, model_name
+from eos.models.sharding import shard
 from eos.operator.mixture import components
 from eos.operator.scorers import SCORERS
 from eos.searching.explore import Found, candidates, confirm, explore, references

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from eos.backbones.memory import remembering
 from eos.data.batches import Reader
 from eos.errors import DataError
 from eos.forward import Reduction, attached
+from eos.models.memory import remembering
 from eos.passes import IGNORED, taught_places
 from eos.relaxation import Search
 from eos.searching.explore import Found, measured, stage

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eos.backbones.backbone import Backbone
 from eos.data.batches import Batch, Reader, Skipped
 from eos.errors import DataError, EosError
+from eos.models.backbone import Backbone
 from eos.searching.folder import Journal, State, save_state
 from eos.searching.gradients import Found
 from eos.searching.processes import Processes, Stopping, Trackers

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForImageTextToText
 
-from eos.backbones.backbone import Backbone
+from eos.models.backbone import Backbone
 
 IMAGE, VIDEO, START, END = 100, 101, 102, 103  # placeholder ids
 TEXT = {

@@ -21,8 +21,8 @@ from transformers import (
 from transformers.initialization import no_init_weights
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from eos.backbones.backbone import Backbone
 from eos.errors import BackboneError, ConfigError
+from eos.models.backbone import Backbone
 
 Size: TypeAlias = Literal["tiny", "small", "7b"]
 

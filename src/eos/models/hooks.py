@@ -16,10 +16,10 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from eos.backbones.attention import KEYWORD, Keys, checkpointing, weighing
-from eos.backbones.backbone import Backbone, LayerCall
-from eos.backbones.vision import VisionTap
 from eos.errors import BackboneError
+from eos.models.attention import KEYWORD, Keys, checkpointing, weighing
+from eos.models.backbone import Backbone, LayerCall
+from eos.models.vision import VisionTap
 
 _IMAGES = ("pixel_values", "pixel_values_videos", "image_hidden_states")
 _IGNORED = -100  # the label of tokens without a loss

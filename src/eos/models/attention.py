@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from eos.backbones.backbone import Backbone, KeyTap
 from eos.errors import BackboneError
+from eos.models.backbone import Backbone, KeyTap
 
 PREFIX = "eos_"  # of the names under which our attention is registered
 KEYWORD = "eos_keys"  # by which a layer's attention is told

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eos.backbones.attention import overridden
-from eos.backbones.backbone import Backbone
 from eos.errors import BackboneError
+from eos.models.attention import overridden
+from eos.models.backbone import Backbone
 
 
 class Memory:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from eos.backbones.sharding import whole
+from eos.models.sharding import whole
 
 
 def device_of(module: nn.Module) -> torch.device:

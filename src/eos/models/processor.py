@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import AutoProcessor, PreTrainedModel, ProcessorMixin
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from eos.backbones.devices import device_of, named_weights
 from eos.errors import BackboneError
+from eos.models.devices import device_of, named_weights
 
 MINIATURE = "miniature"
 Processor: TypeAlias = ProcessorMixin  # others name it without importing transformers

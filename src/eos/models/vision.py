@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eos.backbones.backbone import Backbone
 from eos.errors import BackboneError
+from eos.models.backbone import Backbone
 from eos.operator.scorers import Vision
 
 

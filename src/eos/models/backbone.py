@@ -13,11 +13,11 @@ import transformers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
 
-from eos.backbones.devices import device_of
-from eos.backbones.families import FAMILIES, Family
-from eos.backbones.processor import locate
-from eos.backbones.sharding import gathered
 from eos.errors import BackboneError
+from eos.models.devices import device_of
+from eos.models.families import FAMILIES, Family
+from eos.models.processor import locate
+from eos.models.sharding import gathered
 from eos.space.cost import Dims
 from eos.tokens import take
 
