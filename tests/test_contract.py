@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eos import BackboneError, Operator, Plan, Step
-from eos.forward import reduced
+from eos.engine.reduced import reduced
 from eos.models.families import FAMILIES
 from eos.testing.tiny import CONFIGS, IMAGE, VIDEO, tiny_backbone, tiny_inputs
 

@@ -10,6 +10,7 @@ from eos import cli
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.engine.relaxation import Relaxation
 from eos.errors import BackboneError, ConfigError
 from eos.evaluation.agreement import (
     agreement,
@@ -23,7 +24,6 @@ from eos.evaluation.fidelity import METHODS, Fidelity, measure_fidelity
 from eos.evaluation.slopes import STEP, Measured
 from eos.models.memory import remembering
 from eos.models.processor import load_processor
-from eos.relaxation import Relaxation
 from eos.reporting.fidelity import markdown
 from eos.searching.measure import Estimate, answer_losses
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from eos.masks import cut, cut_columns, rebuild
+from eos.engine.masks import cut, cut_columns, rebuild
 
 SLOTS = torch.tensor([[0, 1, 4, 5], [0, 2, 3, 5]])
 

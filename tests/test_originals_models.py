@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from eos import Backbone, Original, Plan, Step, reduced
-from eos.forward import Reduction
+from eos.engine.reduced import Reduction
 from eos.operator import combine
 from eos.operator.originals import sparsevlm
 from eos.operator.originals.sparsevlm import STAGES_V2, v1_counts
@@ -69,7 +69,7 @@ def run(path, steps, monkeypatch):
         handlers.append(Recording(*arguments))
         return handlers[-1]
 
-    monkeypatch.setattr("eos.forward.Reduction", noting)
+    monkeypatch.setattr("eos.engine.reduced.Reduction", noting)
     ids = torch.cat([arrays["system_ids"], torch.full((576,), words), arrays["text_ids"]])[None]
     plan = Plan(visual_tokens=576, num_layers=backbone.num_layers, steps=steps)
 

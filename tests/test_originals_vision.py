@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos import Backbone, Original, Plan, Step, reduced
-from eos.forward import Reduction
+from eos.engine.reduced import Reduction
 from eos.testing.tiny import IMAGE, TEXT
 from tests.conftest import golden_cases
 
@@ -59,7 +59,7 @@ def visual_states(backbone, arrays, operator, keep, monkeypatch):
             seen.append(result.states[self.run.stage.visual])
             return result
 
-    monkeypatch.setattr("eos.forward.Reduction", Noting)
+    monkeypatch.setattr("eos.engine.reduced.Reduction", Noting)
     step = Step(layer=-1, keep=keep, score="cls-attention", positions="reindex", operator=operator)
     ids = torch.tensor([[1, 5, *[IMAGE] * 576, 7, 8, 9]])
     with reduced(backbone, Plan(visual_tokens=576, num_layers=4, steps=[step])) as model:

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from eos import ConfigError, Plan
+from eos.engine.reference import align_layers
+from eos.engine.relaxation import Relaxation
+from eos.engine.search_pass import search_pass
 from eos.models.families import FAMILIES
-from eos.passes import search_pass
-from eos.reference import align_layers
-from eos.relaxation import Relaxation
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import tokens_of
 from tests.test_search_pass import deployed, middle, taught

@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from eos import Theta, relaxation
-from eos.forward import reduced
+from eos import Theta
+from eos.engine import relaxation
+from eos.engine.reduced import reduced
+from eos.engine.relaxation import Relaxation, carried
+from eos.engine.stages import Stage
 from eos.models.attention import key_feature
 from eos.models.backbone import LayerCall
 from eos.models.random_llava import random_llava, random_prompt
-from eos.relaxation import Relaxation, carried
-from eos.stages import Stage
 from tests.test_search_pass import answer_loss, precise, taught
 
 SITES = (0, 2)

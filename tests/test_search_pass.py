@@ -5,10 +5,10 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from eos import BackboneError, ConfigError, DataError, Plan, Theta, reduced
+from eos.engine.relaxation import Relaxation
+from eos.engine.search_pass import search_pass
 from eos.models.attention import KEYWORD, Keys, weighing, weighted_attention
 from eos.models.families import FAMILIES
-from eos.passes import search_pass
-from eos.relaxation import Relaxation
 from eos.space.theta import GROUPS
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap, residue, split, tokens_of

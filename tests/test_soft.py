@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from eos import ConfigError, Plan, Theta, relaxation
-from eos.forward import reduced
+from eos import ConfigError, Plan, Theta
+from eos.engine import relaxation
+from eos.engine.reduced import reduced
+from eos.engine.relaxation import Relaxation
 from eos.models.attention import key_feature
 from eos.models.families import FAMILIES
 from eos.operator.select import keep_probability
 from eos.operator.soft import LEAST, PARTIAL, soft_choice
-from eos.relaxation import Relaxation
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import tokens_of
 from tests.test_relaxation import SITES, check

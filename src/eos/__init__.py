@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from eos.version import __version__
 
 if TYPE_CHECKING:
+    from eos.engine.reduced import reduced
+    from eos.engine.relaxation import Relaxation
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
     from eos.evaluation.evaluate import evaluate
     from eos.evaluation.results import Results
-    from eos.forward import reduced
     from eos.loop import search
     from eos.losses import Objective, search_losses
     from eos.models.backbone import Backbone, load_backbone
     from eos.operator.operate import Omega, unified_operator
     from eos.operator.regime import Regime, regime
-    from eos.relaxation import Relaxation
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
     from eos.space.step import Operator, Original, Step
@@ -61,8 +61,8 @@ _HOMES = {
     **dict.fromkeys(["Omega", "unified_operator"], "eos.operator.operate"),
     **dict.fromkeys(["Regime", "regime"], "eos.operator.regime"),
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.models.backbone"),
-    "reduced": "eos.forward",
-    "Relaxation": "eos.relaxation",
+    "reduced": "eos.engine.reduced",
+    "Relaxation": "eos.engine.relaxation",
     **dict.fromkeys(["Objective", "search_losses"], "eos.losses"),
     "SearchConfig": "eos.searching.settings",
     "search": "eos.loop",

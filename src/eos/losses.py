@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from eos.engine.reference import Aligned, AlignOn
+from eos.engine.relaxation import Relaxation
+from eos.engine.search_pass import IGNORED, Passed, search_pass
 from eos.errors import ConfigError, numbered
 from eos.models.backbone import Backbone
-from eos.passes import IGNORED, Passed, search_pass
-from eos.reference import Aligned, AlignOn
-from eos.relaxation import Relaxation
 from eos.space import cost
 from eos.space.cost import Dims
 from eos.space.plan import TEXT_TOKENS
@@ -107,8 +107,8 @@ def search_losses(
 ) -> Losses:
     """Evaluate the objective of Θ on one batch, differentiable in all of Θ (Eq. 13).
 
-    The arguments are those of `eos.passes.search_pass`; no reference pass is run if λ_a is 0, and
-    neither logits nor late layers if the cross-entropy is off.
+    The arguments are those of `eos.engine.search_pass.search_pass`; no reference pass is run if
+    λ_a is 0, and neither logits nor late layers if the cross-entropy is off.
     """
     passed = Passed()
     if objective.ce_weight or objective.align_weight:

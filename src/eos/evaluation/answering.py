@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from PIL import Image
 
+from eos.engine.reduced import asks_vision, reduced
 from eos.evaluation.tasks import Item
-from eos.forward import asks_vision, reduced
 from eos.models.backbone import Backbone
 from eos.models.processor import (
     Processor,

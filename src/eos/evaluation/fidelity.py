@@ -13,6 +13,7 @@ from pydantic import Field
 
 from eos.config import Artifact, Frozen
 from eos.data.batches import Batch, Reader
+from eos.engine.relaxation import Relaxation
 from eos.evaluation.agreement import (
     Agreement,
     Pooled,
@@ -25,7 +26,6 @@ from eos.evaluation.agreement import (
 )
 from eos.evaluation.slopes import Comparison, Measured, Method, Slopes, measure_slopes, passes_of
 from eos.models.backbone import Backbone
-from eos.relaxation import Relaxation
 from eos.searching.measure import Estimate, estimate
 from eos.space.step import DEFAULT_SCORER
 

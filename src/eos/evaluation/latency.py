@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from eos.engine.reduced import Reduction, asks_vision, reduced
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
 from eos.evaluation.specs import misfits
 from eos.evaluation.stopwatch import Stopwatch, now
-from eos.forward import Reduction, asks_vision, reduced
 from eos.models.backbone import Backbone
 from eos.models.hooks import hooked
 from eos.models.random_llava import (

@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from eos.data.batches import Answered, Batch, Reader
+from eos.engine.reduced import Reduction, asks_vision, attached
+from eos.engine.search_pass import IGNORED, taught_places
 from eos.errors import ConfigError, numbered
-from eos.forward import Reduction, asks_vision, attached
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
 from eos.models.processor import place_batch
-from eos.passes import IGNORED, taught_places
 from eos.searching.folder import Journal
 from eos.searching.processes import Processes
 from eos.space import cost

@@ -11,11 +11,11 @@ from torch.nn.functional import cross_entropy
 
 from eos.config import Frozen
 from eos.data.batches import Batch, Reader
+from eos.engine.reduced import Reduction, attached
+from eos.engine.search_pass import IGNORED, taught_places
 from eos.errors import PlanError
-from eos.forward import Reduction, attached
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
-from eos.passes import IGNORED, taught_places
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
 from eos.space.plan import Plan

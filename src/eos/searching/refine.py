@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from eos.data.batches import Reader
+from eos.engine.reduced import Reduction, attached
+from eos.engine.relaxation import Search
+from eos.engine.search_pass import IGNORED, taught_places
 from eos.errors import DataError
-from eos.forward import Reduction, attached
 from eos.models.memory import remembering
-from eos.passes import IGNORED, taught_places
-from eos.relaxation import Search
 from eos.searching.explore import Found, measured, stage
 from eos.searching.folder import Journal, Racer, State, load_state, save_state
 from eos.searching.judge import Judge, disagreement, flops_share, plan_name

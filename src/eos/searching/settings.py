@@ -16,12 +16,12 @@ from typing_extensions import Self
 from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
 from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
+from eos.engine.reference import AlignOn
+from eos.engine.relaxation import Boundary, Relaxation, Through, soft_problems
 from eos.errors import ConfigError
 from eos.losses import Objective
 from eos.operator.mixture import components
 from eos.operator.select import SELECTIONS
-from eos.reference import AlignOn
-from eos.relaxation import Boundary, Relaxation, Through, soft_problems
 from eos.space.cost import K_MIN
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Group, Init
@@ -33,7 +33,7 @@ NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
 
 
 class ObjectiveConfig(Frozen):
-    """The terms of Eqs. 13-14 and their weights; see `eos.losses.Objective`."""
+    """The terms of Eqs. 13-14 and their weights; see `eos.Objective`."""
 
     max_layers: PositiveFloat = Objective.max_layers
     max_flops: PositiveFloat | None = Objective.max_flops
@@ -64,7 +64,7 @@ class ObjectiveConfig(Frozen):
 
 
 class RelaxationConfig(Frozen):
-    """How gradients reach the counts; see `eos.relaxation.Relaxation`."""
+    """How gradients reach the counts; see `eos.Relaxation`."""
 
     selection: str = Relaxation.selection
     through: Through = Relaxation.through

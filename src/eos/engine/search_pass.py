@@ -1,4 +1,4 @@
-"""Passes: what the search asks of a backbone at each step, and nothing more.
+"""Search pass: what one step of a gradient search computes in a backbone, and nothing more.
 
 One reduced pass with gradients, the full model beside it where states are compared, and logits only
 where an answer is taught.
@@ -11,12 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
+from eos.engine.reduced import Reduction, attached
+from eos.engine.reference import Aligned, AlignOn, EnoughError, Reference, align_layers
+from eos.engine.relaxation import Relaxation, Search
 from eos.errors import DataError
-from eos.forward import Reduction, attached
 from eos.models.backbone import Backbone
 from eos.models.sharding import is_sharded
-from eos.reference import Aligned, AlignOn, EnoughError, Reference, align_layers
-from eos.relaxation import Relaxation, Search
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Theta
 

@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from eos.engine.forward_pass import Run, scored
+from eos.engine.stages import Stage, places_of
 from eos.errors import ConfigError, numbered
 from eos.models.backbone import Backbone, LayerCall
 from eos.operator.operate import Omega, unified_operator
 from eos.operator.select import ALPHA, SELECTIONS, Selection, keep_probability, keep_weight, select
 from eos.operator.soft import soft_choice
-from eos.run import Run, scored
 from eos.space.plan import Plan
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step
 from eos.space.theta import GROUPS, Theta
-from eos.stages import Stage, places_of
 from eos.tokens import take
 
 Through: TypeAlias = Literal["logits", "states"]

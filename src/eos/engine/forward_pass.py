@@ -1,17 +1,17 @@
-"""Run: one forward pass through a backbone, where it stands, and a plan's steps upon it."""
+"""Forward pass: one pass through a backbone, its current stage, and a plan's steps upon it."""
 
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from eos.evidence import Prompt, Scene, evidence_for
+from eos.engine.evidence import Prompt, Scene, evidence_for
+from eos.engine.stages import Stage, Trace, at_stage, places_of
 from eos.models.backbone import Backbone, LayerCall
 from eos.models.hooks import ModelCall
 from eos.operator.combine import ORIGINALS, unified
 from eos.operator.mixture import add_ranks, components
 from eos.operator.scorers import SCORERS, Evidence
 from eos.space.step import Operator, Step
-from eos.stages import Stage, Trace, at_stage, places_of
 from eos.tokens import take
 
 

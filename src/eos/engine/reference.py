@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from eos.engine.evidence import Prompt, listed
+from eos.engine.stages import Stage
 from eos.errors import ConfigError
-from eos.evidence import Prompt, listed
 from eos.models.backbone import Backbone, LayerCall
-from eos.stages import Stage
 from eos.tokens import take
 
 AlignOn: TypeAlias = Literal["text", "visual", "both"]

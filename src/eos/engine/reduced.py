@@ -1,11 +1,11 @@
-"""Forward: run a plan or Θ inside a backbone. The one place where reduction and models meet.
+"""Reduced: run a plan or Θ inside a backbone. The one place where reduction and models meet.
 
 A plan's steps act at prefill, in the pre-hook of the layer after theirs: score with the layer's own
 queries and keys, select, operate, gather. All later layers get masks, rotary embeddings and
 positions of the tokens that are left, and cache only those; in decoding each layer's mask is cut to
 what it holds. What leaves the decoder has the prompt's full length again, so that logits, labels
 and losses stay where they were. Θ runs as the plan of its own counts, and with gradients its
-choices are weighed as `relaxation` says.
+choices are weighed as in `eos.engine.relaxation`.
 """
 
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
+from eos.engine.evidence import Prompt, find_raters, read_prompt
+from eos.engine.forward_pass import Run, execute
+from eos.engine.reference import Reference
+from eos.engine.relaxation import Relaxation, Search, Site, relax
+from eos.engine.stages import Stage, Trace, continued, places_of
 from eos.errors import BackboneError, PlanError, numbered
-from eos.evidence import Prompt, find_raters, read_prompt
 from eos.models.backbone import Backbone, KeyTap, LayerCall
 from eos.models.hooks import ModelCall, hooked
 from eos.operator.combine import needs
 from eos.operator.mixture import scorers_of
-from eos.reference import Reference
-from eos.relaxation import Relaxation, Search, Site, relax
-from eos.run import Run, execute
 from eos.space.plan import Plan
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step
 from eos.space.theta import Theta
-from eos.stages import Stage, Trace, continued, places_of
 from eos.tokens import take
 
 

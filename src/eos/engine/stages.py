@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from eos.masks import cut, cut_columns, rebuild
+from eos.engine.masks import cut, cut_columns, rebuild
 from eos.models.backbone import Backbone, LayerCall
 from eos.tokens import take
 

@@ -1,0 +1,1 @@
+"""The engine: one forward pass of a backbone under a plan or Θ. Reduction and models meet here."""
