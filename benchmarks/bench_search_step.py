@@ -23,9 +23,9 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 from eos import Theta, load_backbone
 from eos.engine.reference import align_layers
 from eos.engine.relaxation import Relaxation
-from eos.losses import Objective, search_losses
 from eos.models.backbone import Backbone
 from eos.models.random_llava import TOWER, random_prompt
+from eos.searching.objective import Objective, search_losses
 
 VISUAL, TEXT, ANSWER, BUDGET = 576, 64, 8, 64
 VOCABULARY = 4096

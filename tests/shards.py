@@ -8,9 +8,9 @@ import os
 import torch
 from torch import distributed
 
-from eos.losses import Objective, search_losses
 from eos.models.families import FAMILIES
 from eos.models.sharding import shard
+from eos.searching.objective import Objective, search_losses
 from eos.space.theta import GROUPS, Theta
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 

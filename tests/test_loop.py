@@ -15,12 +15,12 @@ from eos.data.batches import Reader
 from eos.data.samples import UnusableError
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
-from eos.loop import find
-from eos.losses import search_losses
 from eos.models.processor import load_processor, place_inputs
 from eos.searching import folder as folder_module
 from eos.searching.folder import CHECKPOINT
 from eos.searching.measure import own_plan, sample_losses
+from eos.searching.objective import search_losses
+from eos.searching.search import find
 
 WORLD = WorldData(families=("presence", "digit"), size=50)
 FILES = ("theta.json", "plan.json", "history.jsonl", CHECKPOINT, "config.yaml")

@@ -6,7 +6,7 @@ import torch
 from eos import ConfigError, Plan, Theta
 from eos.engine.reference import Aligned
 from eos.engine.search_pass import Passed
-from eos.losses import Objective, alignment, default_flops, search_losses, weighted
+from eos.searching.objective import Objective, alignment, default_flops, search_losses, weighted
 from eos.space import cost
 from eos.space.cost import LLAMA_7B
 from eos.space.theta import GROUPS

@@ -13,11 +13,11 @@ import torch
 import eos
 from eos import ConfigError, Plan, SearchConfig, Theta, cli
 from eos.data.settings import WorldData
-from eos.loop import find
 from eos.searching.moves import OPERATORS
 from eos.searching.planner import scorers_by_site
 from eos.searching.profile import Profile
 from eos.searching.refine import refined_steps, signal_to_noise
+from eos.searching.search import find
 from tests.test_search_cli import launched
 
 WORLD = WorldData(families=("presence", "digit"), size=50)

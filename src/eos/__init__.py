@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
     from eos.evaluation.evaluate import evaluate
     from eos.evaluation.results import Results
-    from eos.loop import search
-    from eos.losses import Objective, search_losses
     from eos.models.backbone import Backbone, load_backbone
     from eos.operator.operate import Omega, unified_operator
     from eos.operator.regime import Regime, regime
+    from eos.searching.objective import Objective, search_losses
+    from eos.searching.search import search
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
     from eos.space.step import Operator, Original, Step
@@ -63,9 +63,9 @@ _HOMES = {
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.models.backbone"),
     "reduced": "eos.engine.reduced",
     "Relaxation": "eos.engine.relaxation",
-    **dict.fromkeys(["Objective", "search_losses"], "eos.losses"),
+    **dict.fromkeys(["Objective", "search_losses"], "eos.searching.objective"),
     "SearchConfig": "eos.searching.settings",
-    "search": "eos.loop",
+    "search": "eos.searching.search",
     "evaluate": "eos.evaluation.evaluate",
     "Results": "eos.evaluation.results",
     "Theta": "eos.space.theta",

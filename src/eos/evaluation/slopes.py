@@ -17,12 +17,12 @@ from eos.config import Frozen
 from eos.data.batches import Answered, Reader
 from eos.engine.relaxation import Relaxation
 from eos.errors import ConfigError
-from eos.losses import Objective, search_losses
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
 from eos.models.processor import place_batch
 from eos.operator.combine import needs
 from eos.searching.measure import answer_losses
+from eos.searching.objective import Objective, search_losses
 from eos.space.plan import Plan
 from eos.space.step import Step
 from eos.space.theta import Theta

@@ -18,13 +18,13 @@ from rich.progress import (
 from rich.table import Table
 
 from eos.errors import ConfigError, EosError
-from eos.loop import Answer, find
 from eos.models.backbone import Backbone, load_backbone
 from eos.models.processor import load_processor, locate
 from eos.searching.files import read_config
 from eos.searching.measure import Estimate
 from eos.searching.processes import Processes
 from eos.searching.run import Status
+from eos.searching.search import Answer, find
 from eos.searching.settings import SearchConfig
 from eos.space.plan import Plan
 from eos.space.step import Operator

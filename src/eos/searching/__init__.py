@@ -1,1 +1,1 @@
-"""Searching: what the loop stands on. Settings, schedules, state on disk, measures, processes."""
+"""Searching: settings, objective, profile, paths, gradients, state on disk, processes; `search`."""

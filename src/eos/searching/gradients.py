@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from eos.data.batches import Batch, Reader
-from eos.losses import Losses, search_losses
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
+from eos.searching.objective import Losses, search_losses
 from eos.searching.processes import Processes
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig

@@ -19,9 +19,9 @@ from eos.data.settings import DataConfig, WorldData
 from eos.engine.reference import AlignOn
 from eos.engine.relaxation import Boundary, Relaxation, Through, soft_problems
 from eos.errors import ConfigError
-from eos.losses import Objective
 from eos.operator.mixture import components
 from eos.operator.select import SELECTIONS
+from eos.searching.objective import Objective
 from eos.space.cost import K_MIN
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Group, Init

@@ -1,4 +1,4 @@
-"""Losses: the search objective, term by term (Eqs. 13-14, App. A.1.2).
+"""Objective: the losses of a search, term by term (Eqs. 13-14, App. A.1.2).
 
 Task loss is cross-entropy plus alignment, both averaged over each sample's tokens and then over
 samples, so that a batch costs what its samples cost, however they are grouped. The constraints are
