@@ -13,8 +13,9 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean, variance
 
-from eos.evaluation.ledger import Prediction, whole_lines
+from eos.evaluation.ledger import Prediction
 from eos.evaluation.settings import FULL, Settings
+from eos.runs.files import whole_lines
 
 Table = dict[str, dict[tuple[str, int], bool]]
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from eos import ConfigError
-from eos.config import write_atomically
+from eos.runs.files import write_atomically
 
 
 def test_folders_are_made_and_nothing_else_is_left(tmp_path):

@@ -1,22 +1,21 @@
 """Schemas: frozen pydantic models for everything that is read from or written to a file.
 
-Unknown keys are refused with a suggestion, all problems are told at once, every artifact carries
-``"schema": "eos.<kind>/<n>"``, and writing is atomic: a reader sees the old file or the new one.
+Unknown keys are refused with a suggestion, all problems are reported at once, and every artifact
+carries ``"schema": "eos.<kind>/<n>"``.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from math import isnan
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
 from typing_extensions import Self
 
 from eos.errors import ConfigError, EosError, numbered
+from eos.runs.files import write_atomically
 
 
 def _refuse_nan(value: float) -> float:
@@ -78,27 +77,6 @@ class Artifact(Frozen):
         """Write as indented JSON."""
         data = self.model_dump(mode="json", by_alias=True)
         return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Replace a file by new content in one step: temporary file beside it, fsync, rename."""
-    path = Path(path)
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as failure:
-        raise ConfigError(
-            f"cannot write {path}: {failure.strerror}; what was there is unchanged"
-        ) from None
 
 
 # pydantic names the branch of a union that it tried

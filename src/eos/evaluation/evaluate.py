@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eos.config import write_atomically
-from eos.environment import environment
 from eos.errors import ConfigError, DataError, numbered
 from eos.evaluation.answering import Batch, Desk, batches, blanked
 from eos.evaluation.ledger import Ledger, Prediction
@@ -29,6 +27,8 @@ from eos.models.processor import (
     model_name,
     text_length,
 )
+from eos.runs.environment import environment
+from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
 Watch = Callable[[int, int], None]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from eos.config import Frozen, describe, write_atomically
+from eos.config import Frozen, describe
 from eos.errors import DataError
+from eos.runs.files import append_lines, whole_lines, write_atomically
 
 
 class Prediction(Frozen):
@@ -61,22 +62,6 @@ class Ledger:
     def _learn(self, prediction: Prediction) -> None:
         own = self.known.setdefault((prediction.run, prediction.family), {})
         own.setdefault(prediction.number, prediction)
-
-
-def append_lines(path: Path, lines: str) -> None:
-    """Add whole lines to a file."""
-    with path.open("a", encoding="utf-8", newline="\n") as file:
-        file.write(lines)
-
-
-def whole_lines(path: Path) -> list[bytes]:
-    """Read the lines of a file that is appended to; a torn last one is cut off."""
-    data = path.read_bytes() if path.exists() else b""
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return whole.splitlines()
 
 
 def _parsed(line: bytes, where: str) -> Prediction:

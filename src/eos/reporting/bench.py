@@ -10,11 +10,11 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from eos.config import write_atomically
 from eos.errors import ConfigError
 from eos.evaluation.latency import measure, runs
 from eos.models.random_llava import Size, random_llava, visual_tokens
 from eos.reporting.latency import show_latency
+from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
 WIDTH = 130  # of a table that goes to a file

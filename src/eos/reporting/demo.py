@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eos.config import write_atomically
 from eos.evaluation.results import Results, Row
 from eos.methods import presets
 from eos.reporting.eval import WIDTH, evaluate_watched
 from eos.reporting.evaluation import caption, markdown, summary_table
 from eos.reporting.search import COLUMNS, regime_rows, search_watched, show_search
+from eos.runs.files import write_atomically
 from eos.searching.files import read_config
 from eos.searching.processes import Processes
 from eos.searching.search import Answer

@@ -14,11 +14,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from eos.config import write_atomically
 from eos.errors import EosError
 from eos.evaluation.evaluate import evaluate
 from eos.evaluation.results import Results
 from eos.reporting.evaluation import markdown, show_evaluation
+from eos.runs.files import write_atomically
 
 WIDTH = 150  # of tables that go to a file
 

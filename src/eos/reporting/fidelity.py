@@ -8,17 +8,16 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eos.config import write_atomically
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
 from eos.evaluation.agreement import Agreement
 from eos.evaluation.fidelity import METHODS, Fidelity, Level, measure_fidelity
-from eos.evaluation.ledger import append_lines, whole_lines
 from eos.evaluation.slopes import STEP, Measured, Slopes
 from eos.models.backbone import load_backbone
 from eos.models.processor import fingerprint, load_processor, locate, model_name
+from eos.runs.files import append_lines, whole_lines, write_atomically
 
 
 def fidelity_and_show(

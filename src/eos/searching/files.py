@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from eos.config import write_atomically
 from eos.errors import ConfigError, numbered
+from eos.runs.files import write_atomically
 from eos.searching.settings import SearchConfig
 
 DEFAULT = "miniature"

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from eos.config import write_atomically
 from eos.errors import ConfigError, numbered
+from eos.runs.files import write_atomically
 from eos.searching.files import read_config, write_config
 from eos.searching.settings import SearchConfig
 from eos.space.theta import GROUPS, Theta

@@ -10,12 +10,12 @@ from eos.data.order import held_out
 from eos.data.samples import Source, Subset
 from eos.data.settings import DataConfig, WorldData
 from eos.data.sources import open_source
-from eos.environment import environment
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.devices import device_of
 from eos.models.processor import Processor, fingerprint, load_processor
 from eos.models.sharding import shard
+from eos.runs.environment import environment
 from eos.searching.folder import Journal, Racer, State, load_state, prepare
 from eos.searching.processes import Processes, Trackers
 from eos.searching.run import Run, Watch, logged, note_skipped

@@ -28,7 +28,7 @@ def environment(*, seed: int, device: str, dtype: str) -> dict[str, Any]:
         "device": device,
         "dtype": dtype,
         "seed": seed,
-        "git": _git_state(Path(__file__).parents[2]),
+        "git": _git_state(Path(__file__).parents[3]),
     }
 
 

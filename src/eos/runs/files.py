@@ -1,0 +1,48 @@
+"""Files that survive a process killed at any moment: whole files and files of lines.
+
+A file is replaced in one step, so that a reader sees the old content or the new; a file that is
+appended to loses at most its last, torn line.
+"""
+
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from eos.errors import ConfigError
+
+
+def write_atomically(path: str | Path, content: str | bytes) -> None:
+    """Replace a file by new content in one step: temporary file beside it, fsync, rename."""
+    path = Path(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as failure:
+        raise ConfigError(
+            f"cannot write {path}: {failure.strerror}; what was there is unchanged"
+        ) from None
+
+
+def append_lines(path: Path, lines: str) -> None:
+    """Add whole lines to a file."""
+    with path.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(lines)
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Read the lines of a file that is appended to; a torn last one is cut off."""
+    data = path.read_bytes() if path.exists() else b""
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        with path.open("r+b") as file:
+            file.truncate(len(whole))
+    return whole.splitlines()
