@@ -4,9 +4,9 @@ import pytest
 
 from eos import Plan
 from eos.cli import main
+from eos.commands import demo
 from eos.evaluation.results import Results
 from eos.methods import presets
-from eos.reporting import demo
 
 QUICK = ["steps=2", "batch=2", "validation.samples=2", "scorers=[diversity,all-text]"]
 QUICK += ["explore.profile_samples=2", "explore.paths=1", "explore.confirm_samples=2"]

@@ -24,7 +24,7 @@ from eos.models.processor import (
     place_inputs,
     read_conversations,
 )
-from eos.reporting.evaluation import markdown, show_evaluation
+from eos.report.evaluation import markdown, show_evaluation
 
 TASK = "mini:attribute,followup"  # questions of different lengths, and a second turn
 LIMIT = 5

@@ -24,7 +24,7 @@ from eos.evaluation.fidelity import METHODS, Fidelity, measure_fidelity
 from eos.evaluation.slopes import STEP, Measured
 from eos.models.memory import remembering
 from eos.models.processor import load_processor
-from eos.reporting.fidelity import markdown
+from eos.report.fidelity import markdown
 from eos.searching.measure import Estimate, answer_losses
 
 

@@ -23,8 +23,8 @@ ORDER = [
     "data",
     "searching",
     "evaluation",
-    "reporting",
-    "cli_measure",
+    "report",
+    "commands",
     "cli",
     "__main__",
 ]

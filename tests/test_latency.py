@@ -10,7 +10,7 @@ from eos.errors import BackboneError, ConfigError, PlanError
 from eos.evaluation.latency import FULL, measure, runs
 from eos.models import random_llava as building
 from eos.models.random_llava import plain_prefill, random_llava, random_prompt, visual_tokens
-from eos.reporting.latency import show_latency
+from eos.report.latency import show_latency
 from eos.space.plan import Operator, Plan, Step
 from eos.testing.tiny import tiny_backbone
 

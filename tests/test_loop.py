@@ -415,7 +415,7 @@ def test_launchers_that_would_take_the_model_over_are_refused(monkeypatch, optio
 
 
 def test_a_sharded_backbone_wants_even_batches_and_no_device_map(backbone):
-    from eos.reporting.search import load_placed
+    from eos.commands.search import load_placed
     from eos.searching.processes import Processes
 
     processes = Processes()

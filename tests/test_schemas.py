@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eos.reporting.plans import SCHEMAS
+from eos.commands.validate import SCHEMAS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 

@@ -8,7 +8,7 @@ import sys
 from torch import distributed
 
 from eos import cli
-from eos.reporting import search
+from eos.commands import search
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from eos import cli_measure
+from eos.commands import measure
 from eos.errors import EosError
 from eos.version import __version__
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 BENCH_PRESETS = "fastv,sparsevlm-v2,sparsevlm-v1-original,pyramiddrop,tome,pool,visionzip,divprune"
-AsJson = cli_measure.AsJson
+AsJson = measure.AsJson
 
 
 def _version(wanted: bool) -> None:
@@ -44,7 +44,7 @@ def options(
 def verify(as_json: AsJson = False) -> None:
     """Check that the operator is prune, merge, pool and reweight at its corners (Listing 3)."""
     from eos.evaluation.verify import verify as run_verification
-    from eos.reporting.verification import show_verification
+    from eos.report.verification import show_verification
 
     verification = run_verification()
     if as_json:
@@ -74,7 +74,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Make a plan and print it with what it costs: final and mean tokens, FLOPs, KV cache."""
-    from eos.reporting.plans import find_plan
+    from eos.commands.plan import find_plan
 
     found = find_plan(source, budget=budget, kind=kind, layers=layers, tokens=tokens, text=text)
     if out is not None:
@@ -103,7 +103,7 @@ def search(
 
     Several processes: accelerate launch --multi_gpu -m eos search ...
     """
-    from eos.reporting.search import search_and_show
+    from eos.commands.search import search_and_show
 
     given = arguments or []
     named = [x for x in given[:1] if "=" not in x]
@@ -128,7 +128,7 @@ def demo(
     limit: Annotated[int, typer.Option(help="Questions of each family.")] = 16,
 ) -> None:
     """Search on the miniature, and ask the found plan and every prior method the same questions."""
-    from eos.reporting.demo import demo_and_show
+    from eos.commands.demo import demo_and_show
 
     demo_and_show(changes=changes or [], out=out, limit=limit)
 
@@ -141,7 +141,7 @@ def list_things(
     as_json: AsJson = False,
 ) -> None:
     """List what there is to name: backbones, scorers, presets, tasks, configs."""
-    from eos.reporting.plans import catalogue, show_catalogue
+    from eos.commands.ls import catalogue, show_catalogue
 
     found = catalogue(what)
     if as_json:
@@ -156,7 +156,7 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check a file and name everything that is wrong with it."""
-    from eos.reporting.plans import validate_file
+    from eos.commands.validate import validate_file
 
     kind = validate_file(file)
     print(
@@ -186,7 +186,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Time prefill and decoding, full against reduced, beside the bound that plain layers set."""
-    from eos.reporting.bench import bench_and_show
+    from eos.commands.bench import bench_and_show
 
     bench_and_show(
         size=size,
@@ -230,7 +230,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Ask the full model and plans the same questions; accuracies and paired differences."""
-    from eos.reporting.eval import evaluate_and_show
+    from eos.commands.eval import evaluate_and_show
 
     evaluate_and_show(
         backbone=backbone,
@@ -247,8 +247,8 @@ def evaluate(
     )
 
 
-app.command()(cli_measure.profile)
-app.command()(cli_measure.fidelity)
+app.command()(measure.profile)
+app.command()(measure.fidelity)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -25,7 +25,7 @@ def profile(
 
     Later searches start from it: eos search explore.profile=runs/profile/profile.json
     """
-    from eos.reporting.profile import profile_and_show
+    from eos.commands.profile import profile_and_show
 
     profile_and_show(arguments or [], out=out, as_json=as_json)
 
@@ -44,7 +44,7 @@ def fidelity(
     as_json: AsJson = False,
 ) -> None:
     """Compare the gradients of a search with what removing tokens really does, layer by layer."""
-    from eos.reporting.fidelity import fidelity_and_show
+    from eos.commands.fidelity import fidelity_and_show
 
     fidelity_and_show(
         backbone=backbone,

@@ -1,85 +1,8 @@
-"""Run `eos fidelity`: measure, show, save as JSON and Markdown."""
+"""The tables of `eos fidelity`, as Markdown."""
 
-import json
-import sys
-from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from eos.data.batches import Reader
-from eos.data.settings import WorldData
-from eos.data.sources import open_source
-from eos.errors import ConfigError
 from eos.evaluation.agreement import Agreement
-from eos.evaluation.fidelity import METHODS, Fidelity, Level, measure_fidelity
-from eos.evaluation.slopes import STEP, Measured, Slopes
-from eos.models.backbone import load_backbone
-from eos.models.processor import fingerprint, load_processor, locate, model_name
-from eos.runs.files import append_lines, whole_lines, write_atomically
-
-
-def fidelity_and_show(
-    *,
-    backbone: str,
-    samples: int,
-    batch: int,
-    fractions: str,
-    seed: int,
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Measure on the world's validation questions with a progress bar; print and write.
-
-    What is measured is noted at once: the same command goes on where it was ended.
-    """
-    wanted = _fractions(fractions)
-    loaded = load_backbone(locate(backbone))
-    source = open_source(WorldData(split="validation", seed=seed))
-    reader = Reader(source, load_processor(backbone), "last")
-    asked = reader.first(samples, at_once=batch)
-    about = {"weights": fingerprint(loaded.model), "methods": list(METHODS), "batch": batch}
-    about |= {"fractions": wanted, "seed": seed}
-    notes = out / "slopes.jsonl"
-    known = read_slopes(notes, about)[: samples // batch]
-    columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=samples, completed=sum(x.samples for x in known))
-
-        def watch(slopes: Slopes) -> None:
-            if slopes.samples == batch:  # a shorter one is the last, and with more samples another
-                append_lines(notes, slopes.model_dump_json() + "\n")
-            progress.advance(bar, slopes.samples)
-
-        found = measure_fidelity(
-            loaded,
-            reader=reader,
-            batch=asked,
-            name=model_name(backbone),
-            fractions=wanted,
-            known=known,
-            watch=watch,
-        )
-    found.save(out / "fidelity.json")
-    write_atomically(out / "fidelity.md", markdown(found))
-    print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
-    print(found.to_json() if as_json else markdown(found), end="")
-
-
-def read_slopes(path: Path, about: dict[str, Any]) -> list[Slopes]:
-    """Read what was measured before in the same way; begin the file if there is none."""
-    first = json.dumps(about)
-    lines = whole_lines(path)
-    if not lines:
-        write_atomically(path, first + "\n")
-        return []
-    if lines[0].decode("utf-8") != first:
-        raise ConfigError(
-            f"expected {path} to hold what was measured with {first}; found "
-            f"{lines[0].decode('utf-8')[:200]}. Use another folder"
-        )
-    return [Slopes.model_validate_json(line) for line in lines[1:]]
+from eos.evaluation.fidelity import Fidelity, Level
+from eos.evaluation.slopes import STEP, Measured
 
 
 def markdown(found: Fidelity) -> str:
@@ -163,13 +86,3 @@ def _layers(found: Fidelity, level: Level) -> list[str]:
         cells = " | ".join(f"{x.mean:.3f} ± {x.stderr:.3f}" for x in values)
         lines.append(f"| {layer} | {cells} |")
     return lines
-
-
-def _fractions(text: str) -> list[float]:
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < fraction < 1 for fraction in found):
-        raise ConfigError(f"expected keep fractions between 0 and 1, found {text!r}")
-    return found

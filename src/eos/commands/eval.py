@@ -17,7 +17,7 @@ from rich.progress import (
 from eos.errors import EosError
 from eos.evaluation.evaluate import evaluate
 from eos.evaluation.results import Results
-from eos.reporting.evaluation import markdown, show_evaluation
+from eos.report.evaluation import markdown, show_evaluation
 from eos.runs.files import write_atomically
 
 WIDTH = 150  # of tables that go to a file

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from eos.errors import ConfigError
 from eos.evaluation.latency import measure, runs
 from eos.models.random_llava import Size, random_llava, visual_tokens
-from eos.reporting.latency import show_latency
+from eos.report.latency import show_latency
 from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 

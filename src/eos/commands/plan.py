@@ -1,0 +1,69 @@
+"""Run `eos plan`: find or make a plan."""
+
+from pathlib import Path
+from typing import cast
+
+from eos.commands.validate import read_schema
+from eos.errors import ConfigError
+from eos.methods import BudgetKind
+from eos.space.plan import Plan
+from eos.space.searched import load_searched, searched
+from eos.space.theta import Theta
+
+KINDS = ("final", "mean", "published")
+
+
+def find_plan(
+    source: str, *, budget: int | None, kind: str, layers: int, tokens: int, text: int
+) -> Plan:
+    """Make a plan of a preset's name, a plan or Θ file, or the folder of a run."""
+    if kind not in KINDS:
+        raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
+    path, wanted = Path(source), cast(BudgetKind, kind)
+    if path.is_dir():
+        return _plan_of_run(path, budget, wanted)
+    if not path.suffix and not path.exists():
+        source, budget = _with_budget(source, budget)
+        if budget is not None and source in searched():
+            return load_searched(source, budget)
+        if budget is None:
+            raise ConfigError(f"expected --budget for the preset {source!r}; found none")
+        return Plan.preset(
+            source,
+            budget=budget,
+            kind=wanted,
+            visual_tokens=tokens,
+            num_layers=layers,
+            text_tokens=text,
+        )
+    if read_schema(path) == "eos.theta/1":
+        return Plan.from_theta(Theta.load(path), budget=budget, kind=wanted, text_tokens=text)
+    plan = Plan.load(path)
+    return plan if budget is None else plan.rescaled(budget, kind=wanted)
+
+
+def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:
+    """Take the plan that a run found for this budget; else rescale its main plan.
+
+    A run that has not finished has only Θ.
+    """
+    own, main = folder / f"plan-{budget}.json", folder / "plan.json"
+    if kind == "final" and own.exists():
+        return Plan.load(own)
+    if not main.exists() and (folder / "theta.json").exists():
+        return Plan.from_theta(Theta.load(folder / "theta.json"), budget=budget, kind=kind)
+    plan = Plan.load(main)
+    return plan if budget is None else plan.rescaled(budget, kind=kind)
+
+
+def _with_budget(source: str, budget: int | None) -> tuple[str, int | None]:
+    """Read ``fastv@64`` as a name and a budget; --budget may say it instead, not too."""
+    name, at, number = source.rpartition("@")
+    if not at:
+        return source, budget
+    if budget is not None or not number.isdigit():
+        raise ConfigError(
+            f"expected one budget, as in fastv@64 or fastv --budget 64; found {source!r} and "
+            f"--budget {budget}"
+        )
+    return name, int(number)
