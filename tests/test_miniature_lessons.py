@@ -7,13 +7,13 @@ from torch.nn.functional import one_hot
 
 from eos.evaluation.answering import GREY as BLANK
 from eos.miniature.language import vocabulary
-from eos.miniature.lessons import FEW, GREY, make_lesson, thinned
 from eos.miniature.model import PATCH, miniature_config, new_model
 from eos.miniature.questions import nearest_object
 from eos.miniature.scenes import COLORS, LETTERS, SHAPES, draw_scene
-from eos.miniature.sight import look, project, read
-from eos.miniature.supervision import DenseHeads, label_patches, passing_loss
-from eos.miniature.wording import neighbour_loss
+from eos.miniature.training.lessons import FEW, GREY, make_lesson, thinned
+from eos.miniature.training.sight import look, project, read
+from eos.miniature.training.supervision import DenseHeads, label_patches, passing_loss
+from eos.miniature.training.wording import neighbour_loss
 
 
 def rng(seed=0):

@@ -9,16 +9,16 @@ import torch
 from safetensors.torch import load_file
 from transformers import LlavaForConditionalGeneration
 
-from eos.miniature.checkpoint import export
-from eos.miniature.course import COURSE, Phase, phase_at, rate_at, total_steps
 from eos.miniature.language import make_processor, vocabulary
-from eos.miniature.lessons import make_lesson, pixel_values
 from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
-from eos.miniature.optimizer import Muon, orthogonalised
 from eos.miniature.scenes import COLORS, KINDS, PLURALS, SHAPES, draw_scene
-from eos.miniature.sight import Gaze, look, project, read
-from eos.miniature.student import Student, study
-from eos.miniature.supervision import (
+from eos.miniature.training.checkpoint import export
+from eos.miniature.training.course import COURSE, Phase, phase_at, rate_at, total_steps
+from eos.miniature.training.lessons import make_lesson, pixel_values
+from eos.miniature.training.optimizer import Muon, orthogonalised
+from eos.miniature.training.sight import Gaze, look, project, read
+from eos.miniature.training.student import Student, study
+from eos.miniature.training.supervision import (
     CONTENTS,
     REACH,
     TINTS,
@@ -28,8 +28,8 @@ from eos.miniature.supervision import (
     naming_loss,
     placing_loss,
 )
-from eos.miniature.train import train
-from eos.miniature.wording import (
+from eos.miniature.training.train import train
+from eos.miniature.training.wording import (
     grounding_loss,
     looking_loss,
     pointing_loss,
@@ -56,9 +56,9 @@ def lesson_of(monkeypatch, item, *, conversation=False):
     """Make a lesson that holds exactly one example."""
     scene = draw_scene("objects", np.random.default_rng(0))
     scene = type(scene)("objects", np.asarray(item.image), ())
-    monkeypatch.setattr("eos.miniature.lessons.draw_scene", lambda *a, **k: scene)
+    monkeypatch.setattr("eos.miniature.training.lessons.draw_scene", lambda *a, **k: scene)
     monkeypatch.setattr(
-        "eos.miniature.lessons._ask", lambda scene, rng: [(item.family, item.question)]
+        "eos.miniature.training.lessons._ask", lambda scene, rng: [(item.family, item.question)]
     )
     rng = np.random.default_rng(0)
     return make_lesson(["objects"], rng, size=SIZE, patch=PATCH, conversation=conversation)
@@ -257,7 +257,7 @@ def test_muon_descends():
 def test_training_cut_and_resumed_ends_with_the_same_weights(tmp_path, monkeypatch):
     config = miniature_config(**TINY)
     whole = train(tmp_path / "whole", config, course=SHORT, save_every=2)
-    monkeypatch.setattr("eos.miniature.train.study", interrupted(at=4))
+    monkeypatch.setattr("eos.miniature.training.train.study", interrupted(at=4))
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "cut", config, course=SHORT, save_every=2)
     monkeypatch.undo()

@@ -31,7 +31,7 @@ def locate(source: str | Path) -> str | Path:
     if not (folder / "config.json").exists():
         raise BackboneError(
             "expected the weights of the miniature in the package, found none; train them with "
-            "`python -m eos.miniature.train --out DIR` and name the folder DIR/weights"
+            "`python -m eos.miniature.training.train --out DIR` and name the folder DIR/weights"
         )
     return folder
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from eos.miniature.language import PAD, vocabulary
 from eos.miniature.questions import nearest_object
 from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Scene, Thing
-from eos.miniature.sight import Gaze
-from eos.miniature.supervision import CONTENTS, MOST, REACH, TINTS, DenseHeads, PatchLabels
+from eos.miniature.training.sight import Gaze
+from eos.miniature.training.supervision import CONTENTS, MOST, REACH, TINTS, DenseHeads, PatchLabels
 
 
 def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:

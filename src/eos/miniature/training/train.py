@@ -1,4 +1,4 @@
-"""Train the miniature: ``python -m eos.miniature.train --out DIR``.
+"""Train the miniature: ``python -m eos.miniature.training.train --out DIR``.
 
 First the vision tower, told densely what its patches show; then the whole model on small images
 with many questions each; then larger and larger ones. Every step's data follows from the seed and
@@ -19,10 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 from transformers import LlavaConfig
 
-from eos.miniature.checkpoint import export, resume, save
-from eos.miniature.course import COURSE, Phase, phase_at, rate_at, total_steps
 from eos.miniature.model import miniature_config
-from eos.miniature.student import Student, examine, optimizers, study
+from eos.miniature.training.checkpoint import export, resume, save
+from eos.miniature.training.course import COURSE, Phase, phase_at, rate_at, total_steps
+from eos.miniature.training.student import Student, examine, optimizers, study
 
 LOGGED = 20  # steps between lines of the log
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from transformers import AttentionInterface, LlavaForConditionalGeneration
 
-from eos.miniature.lessons import Lesson
 from eos.miniature.model import GRID
+from eos.miniature.training.lessons import Lesson
 
 IN_PARTS = "eos-in-parts"
 START = 2  # where visual tokens begin: after the start token and the user's mark

@@ -9,13 +9,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration
 
-from eos.miniature.course import OTHERS, Phase
-from eos.miniature.lessons import DARK, Lesson, make_lesson, pixel_values, thinned
 from eos.miniature.model import GRID, PATCH, make_teachable, new_model, word_embeddings
-from eos.miniature.optimizer import Muon
 from eos.miniature.scenes import Random, draw_scene
-from eos.miniature.sight import START, Gaze, look, project, read
-from eos.miniature.supervision import (
+from eos.miniature.training.course import OTHERS, Phase
+from eos.miniature.training.lessons import DARK, Lesson, make_lesson, pixel_values, thinned
+from eos.miniature.training.optimizer import Muon
+from eos.miniature.training.sight import START, Gaze, look, project, read
+from eos.miniature.training.supervision import (
     DenseHeads,
     PatchLabels,
     dense_accuracy,
@@ -25,7 +25,7 @@ from eos.miniature.supervision import (
     passing_loss,
     placing_loss,
 )
-from eos.miniature.wording import (
+from eos.miniature.training.wording import (
     grounding_loss,
     looking_loss,
     neighbour_loss,

@@ -13,7 +13,7 @@ from transformers import LlavaForConditionalGeneration
 
 from eos.miniature.language import make_processor
 from eos.miniature.model import PATCH, SIZE
-from eos.miniature.student import Student
+from eos.miniature.training.student import Student
 
 NAME = "checkpoint.safetensors"
 

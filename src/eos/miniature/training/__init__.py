@@ -1,0 +1,1 @@
+"""Training of the miniature, `python -m eos.miniature.training.train`; no other package uses it."""
