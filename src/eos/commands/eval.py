@@ -37,7 +37,7 @@ def evaluate_and_show(
     document: Path | None,
     as_json: bool,
 ) -> None:
-    """Evaluate with a progress bar; print tables or JSON; write Markdown if wanted."""
+    """Evaluate with a progress bar; print tables or JSON; write Markdown to ``document``."""
     results = evaluate_watched(
         backbone,
         plans,

@@ -1,4 +1,4 @@
-"""Evidence: collect what a scorer needs from a layer's own attention, and nothing more."""
+"""Evidence: compute what a scorer needs from a layer's own attention, and nothing more."""
 
 from dataclasses import dataclass, replace
 
@@ -23,8 +23,8 @@ class Prompt:
     Attributes:
         visual: visual tokens.
         valid: tokens that are not padding.
-        asked: tokens of the prompt proper, without an answer that is being taught or continued.
-        raters: text tokens worth asking, if somebody needs them.
+        asked: tokens of the prompt proper, without labelled or already generated answer tokens.
+        raters: text tokens whose attention rates visual ones; None if no scorer needs them.
     """
 
     visual: Tensor
@@ -33,7 +33,7 @@ class Prompt:
     raters: Tensor | None = None
 
     def to(self, like: Tensor) -> "Prompt":
-        """Follow the states to the device of the next layer."""
+        """Move to the device of ``like``."""
         if self.visual.device == like.device:
             return self
         visual, valid, asked = (x.to(like.device) for x in (self.visual, self.valid, self.asked))
@@ -42,7 +42,7 @@ class Prompt:
 
     @property
     def question(self) -> Tensor:
-        """The text from the first image on: what is asked, without the system prompt."""
+        """Mask of the prompt's text from the first image on, without the system prompt."""
         after = self.visual.long().cumsum(dim=1) > 0
         return after & ~self.visual & self.valid & self.asked
 
@@ -88,15 +88,15 @@ def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a step stands in a forward pass.
+    """The inputs that evidence is computed from, at one step of a forward pass.
 
     Attributes:
         prompt: the full prompt.
-        states: what left the layer that has just run, ``[B, T', D]``.
+        states: output of the layer that has just run, ``[B, T', D]``.
         slots: places of those T' tokens in the full prompt, ``[B, T']``.
         places: places of the N visual ones among the T', ``[B, N]``.
-        layer: the inputs of the layer to ask; None before the decoder.
-        vision: where to read what the vision tower saw, or None.
+        layer: inputs of the layer whose attention is read; None before the decoder.
+        vision: records the vision tower's inputs; None if no scorer needs it.
     """
 
     prompt: Prompt
@@ -133,7 +133,7 @@ def evidence_for(backbone: Backbone, scene: Scene, *, score: str, kind: str, kee
 
 
 def _with_vision(evidence: Evidence, scene: Scene) -> Evidence:
-    """Add what the vision tower saw; several images of a sample stand one after the other."""
+    """Add evidence of the vision tower; several images of a sample are concatenated."""
     assert scene.vision is not None
     vision = scene.vision.read()
     batch, tokens = evidence.states.shape[:2]
@@ -151,7 +151,7 @@ def _with_vision(evidence: Evidence, scene: Scene) -> Evidence:
 
 
 def _rows(wanted: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:
-    """List the query rows to ask, ``[B, R]``, padded to the longest; and which of them count."""
+    """List the query rows a scorer needs, ``[B, R]``, padded; and which of them count."""
     if wanted == "last":
         order = torch.arange(slots.shape[1], device=slots.device)
         last = (order * prompt.asked.gather(1, slots)).amax(dim=1, keepdim=True)

@@ -17,15 +17,15 @@ from eos.tokens import take
 
 @dataclass
 class Run:
-    """One forward pass: what it started with, and where it is. Lives as long as the pass."""
+    """State of one forward pass: its inputs and the tokens that are left. One object a pass."""
 
     call: ModelCall
     prompt: Prompt | None = None  # of a pass that reduces
     stage: Stage | None = None
     trace: Trace | None = None  # of a pass that continues a reduced prompt
     previous: LayerCall | None = None
-    sizes: Tensor | None = None  # how many tokens each visual one stands for, if anyone counts
-    counted: int | None = None  # visual tokens there would be, where others are kept in part
+    sizes: Tensor | None = None  # tokens merged into each visual one, if the operator tracks it
+    counted: int | None = None  # visual tokens under a hard boundary, if it is soft
     shortened: bool = False
     cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict)  # at this stage
 
@@ -49,7 +49,7 @@ class Run:
     def shorten(
         self, call: LayerCall, stage: Stage, *, stays: Tensor, anchors: Tensor | None
     ) -> LayerCall:
-        """Go on with the tokens that ``stays`` ``[B, T']`` marks, visual ones as ``anchors``."""
+        """Keep the tokens that ``stays`` ``[B, T']`` marks; visual states become ``anchors``."""
         if bool((stays & stage.counts).all()):
             self.stage, states = stage, call.states
         else:
@@ -67,7 +67,7 @@ def scored(
 ) -> tuple[Evidence, Tensor]:
     """Score the visual tokens at ``places`` ``[B, N]`` as a step says, ``[B, N]``.
 
-    Each scorer of a mixture looks at its own evidence; the operator is given that of the first.
+    Each scorer of a mixture has its own evidence; the operator uses that of the first.
     """
     assert run.prompt is not None
     assert run.stage is not None

@@ -71,7 +71,7 @@ def reduced(
 def attached(
     backbone: Backbone, handler: "Reduction", *, checkpoint: bool = False
 ) -> Iterator[PreTrainedModel]:
-    """Let ``handler`` reduce ``backbone`` inside the block."""
+    """Hook ``handler`` into ``backbone`` inside the block."""
     _check(backbone, handler.plan)
     settings = {"weighted": handler.search is not None, "checkpoint": checkpoint}
     with hooked(backbone, handler, vision=asks_vision(handler.plan), **settings) as model:
@@ -79,17 +79,17 @@ def attached(
 
 
 def asks_vision(plan: Plan) -> bool:
-    """Whether a plan needs to know what the vision tower saw."""
+    """Whether a plan's scorers or operators need evidence of the vision tower."""
     return any("vision" in needs(step.score, step.operator.kind) for step in plan.steps)
 
 
 class Reduction:
-    """The handler that executes a plan, or Θ as the plan that it is at each pass.
+    """Callbacks that execute a plan, or Θ as the plan of its counts at each pass.
 
     Attributes:
-        reference: the full model to run beside the reduced one, if anybody compares.
-        answer: which tokens are the answer, ``[B, T]``, for a model that is given no labels.
-        wanted: places of the prompt ``[P]`` whose final states anybody wants; None if all.
+        reference: the full model run beside the reduced one for alignment, or None.
+        answer: mask of answer tokens, ``[B, T]``, where the model gets no labels.
+        wanted: positions ``[P]`` whose final states (and so logits) are needed; None for all.
     """
 
     def __init__(self, backbone: Backbone, plan: Plan, *, search: Search | None = None) -> None:
@@ -111,7 +111,7 @@ class Reduction:
         self.steps = {step.layer + 1: step for step in plan.steps}  # by the layer that follows
 
     def enter(self, call: LayerCall) -> LayerCall:
-        """Replace a layer's inputs by those of the tokens it should see."""
+        """Replace a layer's inputs by those of the tokens that are left."""
         run = self.run
         if call.index == 0:
             self._open(call)
@@ -138,7 +138,7 @@ class Reduction:
         return call
 
     def leave(self, states: Tensor) -> Tensor:
-        """Give every place of the prompt a state again: that of the last token kept before it."""
+        """Restore the prompt's length: a dropped place gets the last kept token's state."""
         run = self.run
         if run.stage is None or run.prompt is None:
             return states
@@ -157,7 +157,7 @@ class Reduction:
         return take(states, present.gather(1, last))
 
     def _open(self, call: LayerCall) -> None:
-        """Decide what this pass is: a prompt to reduce, the continuation of one, or neither."""
+        """Classify the pass: a prompt to reduce, the continuation of one, or neither."""
         run, cache = self.run, call.cache
         past = 0 if cache is None else cache.get_seq_length()
         if cache is not None and past and cache in self.traces:
@@ -189,7 +189,7 @@ class Reduction:
             run.prompt = replace(run.prompt, raters=find_raters(call.states, run.prompt))
 
     def _asked(self, call: LayerCall) -> int:
-        """Say how long the prompt is: all of the text, unless it is being continued uncached.
+        """Count the prompt's tokens: the whole text, unless it is decoded without a cache.
 
         Decoding without a cache passes the whole text again, one token longer each time. The
         prompt must be scored as it was the first time, or tokens would come and go.
@@ -207,7 +207,7 @@ class Reduction:
         return asked
 
     def _step(self, call: LayerCall, full: LayerCall, prompt: Prompt, stage: Stage) -> LayerCall:
-        """Do what is to be done between two layers; ``full`` are the inputs of the full prompt."""
+        """Reduce and compare between two layers; ``full`` are the inputs of the full prompt."""
         run, reference, before = self.run, self.reference, call.states
         if reference is not None and full.added is not None:
             reference.add(full.added)

@@ -29,7 +29,7 @@ def align_layers(num_layers: int) -> tuple[int, ...]:
 
 
 class EnoughError(Exception):
-    """All that was asked for is known: the rest of the model need not run."""
+    """Ends a forward pass early: every comparison is done, later layers are not needed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Aligned:
 
 @dataclass
 class Reference:
-    """The full model's states on their way, and what was compared so far.
+    """The full model's current states, and the pairs compared so far.
 
     Attributes:
         layers: after which to compare.
@@ -78,7 +78,7 @@ class Reference:
 
     @property
     def last(self) -> int:
-        """The last layer that anybody compares after."""
+        """The last layer after which states are compared."""
         return max(self.layers)
 
     def add(self, features: Tensor) -> None:

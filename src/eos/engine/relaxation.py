@@ -1,4 +1,4 @@
-"""Relaxation: how the hard choices of the forward pass answer to gradients (Eqs. 11-12).
+"""Relaxation: surrogate gradients of the forward pass's hard choices (Eqs. 11-12).
 
 Every site keeps its top-K exactly as a plan would. Behind that, a kept token has a weight of value
 1 whose derivative is that of its relaxed keep probability; weights of several sites multiply. They

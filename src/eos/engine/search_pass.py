@@ -1,7 +1,7 @@
 """Search pass: what one step of a gradient search computes in a backbone, and nothing more.
 
 One reduced pass with gradients, the full model beside it where states are compared, and logits only
-where an answer is taught.
+where answer tokens are predicted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from eos.models.sharding import is_sharded
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Theta
 
-IGNORED = -100  # the label of tokens that are not taught
+IGNORED = -100  # the label of tokens without a loss
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What a reduced pass gives the losses.
+    """What the objective takes from a reduced pass.
 
     Attributes:
         logits: at the P places that predict an answer in any sample, ``[B, P, V]``, or None.
@@ -60,8 +60,8 @@ def search_pass(
         backbone: the frozen model.
         theta: the variables.
         inputs: of the model, without labels.
-        labels: ``[B, T]``, -100 where nothing is taught; what is taught does not choose tokens.
-        predict: whether logits are wanted; without, layers after the last compared are not run.
+        labels: ``[B, T]``, -100 without a loss; labelled tokens take no part in scoring.
+        predict: whether to compute logits; if not, layers after the last compared do not run.
         align_on: at which tokens to compare with the full model; None runs no reference.
         layers: after which to compare; every fourth if None.
         relaxation: how gradients reach the counts.
@@ -93,7 +93,7 @@ def search_pass(
 
 
 def taught_places(labels: Tensor) -> Tensor:
-    """List the places before a taught token of any sample, ``[P]``."""
+    """List the positions that predict a labelled token of any sample, ``[P]``."""
     taught = labels[:, 1:] != IGNORED
     untaught = (~taught.any(dim=1)).nonzero().flatten().tolist()
     if untaught:

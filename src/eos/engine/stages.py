@@ -18,9 +18,9 @@ class Stage:
         slots: their places in the full prompt, ``[B, T']``, ascending.
         visual: which of them are visual, ``[B, T']``.
         positions: new position ids ``[B, T']`` if a step re-indexed them, else None.
-        weights: what each token counts for, ``[B, T']``, with a derivative: 1, or less if it is
-            kept in part; a token of weight 0 is carried along for its derivative only. None if all
-            count.
+        weights: attention weight of each token, ``[B, T']``, with a derivative: 1, or less if
+            it is kept in part; a token of weight 0 is kept for its derivative only. None if all
+            are 1.
     """
 
     slots: Tensor
@@ -30,13 +30,13 @@ class Stage:
 
     @property
     def counts(self) -> Tensor:
-        """Which tokens there really are, ``[B, T']``: all but those carried along."""
+        """Mask of tokens with a weight above 0, ``[B, T']``: all but those of the band."""
         if self.weights is None:
             return torch.ones_like(self.visual)
         return self.weights > 0
 
     def to(self, like: Tensor) -> "Stage":
-        """Follow the states to the device of the next layer."""
+        """Move to the device of ``like``."""
         if self.slots.device == like.device:
             return self
         slots, visual = self.slots.to(like.device), self.visual.to(like.device)
@@ -45,7 +45,7 @@ class Stage:
         return Stage(slots, visual, positions, weights)
 
     def kept(self, index: Tensor) -> "Stage":
-        """Go on with the tokens at ``index`` ``[B, T'']``."""
+        """Select the tokens at ``index`` ``[B, T'']``."""
         given = (self.positions, self.weights)
         positions, weights = (x if x is None else x.gather(1, index) for x in given)
         slots, visual = self.slots.gather(1, index), self.visual.gather(1, index)

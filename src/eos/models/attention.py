@@ -26,18 +26,18 @@ from eos.errors import BackboneError
 from eos.models.backbone import Backbone, KeyTap
 
 PREFIX = "eos_"  # of the names under which our attention is registered
-KEYWORD = "eos_keys"  # by which a layer's attention is told
+KEYWORD = "eos_keys"  # kwarg that carries `Keys` to a layer's attention
 UNSEEN = 32.0  # a logit lowered by about this much adds e^-32: nothing, in float32 and bfloat16
 ALIGNMENT = 8  # fused kernels on accelerators want head sizes that are multiples of it
 
 
 @dataclass(frozen=True)
 class Keys:
-    """What one layer's attention is told.
+    """Per-key weights of one layer's attention, and where to record its keys.
 
     Attributes:
-        weights: of the keys, ``[B, T]``, from 0 to 1 in value; None if all count.
-        tap: where to note the keys, or None.
+        weights: of the keys, ``[B, T]``, from 0 to 1 in value; None if all are 1.
+        tap: records the keys, or None.
     """
 
     weights: Tensor | None = None
@@ -46,7 +46,7 @@ class Keys:
 
 @contextmanager
 def weighing(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """Let decoder layers understand ``KEYWORD`` inside the block; nothing stays behind."""
+    """Make decoder layers accept ``KEYWORD`` inside the block; restored on leaving."""
     attentions = [layer.self_attn for layer in layers]
     configs = [attention.config for attention in attentions]
     try:

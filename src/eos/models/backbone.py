@@ -1,7 +1,7 @@
 """Backbone: a frozen vision-language model, seen as a stack of decoder layers.
 
 Wraps any model of a registered family without changing it. Gives the needed query rows and keys of
-a layer's own attention, so that nobody asks a layer for its attention map or runs it twice.
+a layer's own attention, so that no layer returns its attention map or runs twice.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from eos.tokens import take
 
 @dataclass
 class KeyTap:
-    """Notes the keys that a layer makes, once: a layer that is replayed is not asked again."""
+    """Records the keys that a layer computes, once; a replay of the layer is ignored."""
 
     keys: Tensor | None = None
     open: bool = True
@@ -35,7 +35,7 @@ class KeyTap:
             self.keys = keys.detach()
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release them."""
         self.keys, self.open = None, False
 
 
@@ -51,8 +51,8 @@ class LayerCall:
         position_ids: as passed to the layer; None or ``[B or 1, T]``.
         cache: the key-value cache, or None.
         added: features the model adds to the states before this layer, ``[B, T, D]``, or None.
-        weights: what each key counts for, ``[B, T]``, from 0 to 1; None if all count.
-        tap: where the layer's keys are noted, if somebody wants them.
+        weights: attention weight of each key, ``[B, T]``, from 0 to 1; None if all are 1.
+        tap: records the layer's keys for a scorer, or None.
     """
 
     index: int
@@ -253,7 +253,7 @@ def _per_sample(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def _allowed(mask: Tensor | None, rows: Tensor, tokens: int) -> Tensor:
-    """Say which keys each asked row may attend to, ``[B, 1, R, T]``, whatever form the mask has."""
+    """Mask of keys that each query row may attend to, ``[B, 1, R, T]``, from any mask form."""
     mask = None if mask is None else mask.to(rows.device)
     if mask is not None and mask.ndim == 4:
         index = rows[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])

@@ -1,7 +1,7 @@
 """Families: where each supported model class keeps its decoder and marks its visual tokens.
 
-A new family is one entry here and one small configuration in `tiny`; the contract tests run over
-the registry.
+A new family is one entry here and one small configuration in `eos.testing.tiny`; the contract
+tests run over the registry.
 """
 
 from dataclasses import dataclass

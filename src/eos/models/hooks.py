@@ -1,7 +1,7 @@
-"""Hooks: let a handler see and replace the inputs of every decoder layer, for one `with` block.
+"""Hooks: callbacks that may replace the inputs of decoder layers, for one `with` block.
 
-Forward pre-hooks only, removed in `finally`, nothing left on any module. A handler decides; this
-file knows the keywords of transformers' layers and nothing of reduction.
+Forward pre-hooks only, removed in `finally`, nothing left on any module. This file
+knows the keywords of transformers' layers and nothing of reduction.
 """
 
 import threading
@@ -37,7 +37,7 @@ class ModelCall:
         visual: which of them are visual, ``[B, T]``; None like ``ids``.
         padding: the caller's 2-D attention mask, ``[B, T]`` with past tokens, or None.
         answer: which tokens are labelled, that is, not part of the question; None without labels.
-        vision: where to read what the vision tower saw, if that was asked for.
+        vision: records the vision tower's inputs, if attached.
     """
 
     ids: Tensor | None = None
@@ -48,16 +48,16 @@ class ModelCall:
 
 
 class Handler(Protocol):
-    """What is told of every forward pass, and may replace what layers are given."""
+    """Callbacks of a forward pass that may replace layer inputs."""
 
     def begin(self, call: ModelCall) -> None:
-        """Hear of a new forward pass."""
+        """Start a new forward pass."""
 
     def enter(self, call: LayerCall) -> LayerCall:
-        """See and replace the inputs of a decoder layer."""
+        """Return the inputs of a decoder layer, replaced or as they are."""
 
     def leave(self, states: Tensor) -> Tensor:
-        """See and replace what enters the final norm."""
+        """Return the input of the final norm, replaced or as it is."""
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def hooked(
     weighted: bool = False,
     checkpoint: bool = False,
 ) -> Iterator[PreTrainedModel]:
-    """Attach a handler, and a tap to the vision tower if ``vision`` is asked for.
+    """Attach a handler and, if ``vision``, a tap to the vision tower.
 
     ``weighted`` lets the handler weigh keys, ``checkpoint`` recomputes layers in the backward pass.
     On leaving, the model is exactly what it was.
@@ -121,7 +121,7 @@ def _claim(model: PreTrainedModel) -> None:
 
 
 def _label_hook(labels: dict[str, Tensor | None]) -> Any:
-    """Note the labels, which the outermost model keeps to itself."""
+    """Record the labels, which only the outermost model receives."""
 
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         labels["labels"] = kwargs.get("labels")

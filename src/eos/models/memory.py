@@ -1,7 +1,7 @@
-"""Memory: passes over one batch that differ late do not run again what they share.
+"""Memory: passes over one batch share the vision tower and early decoder layers.
 
-Inside the block the model is what it was, but its vision tower, and the decoder layers up to the
-one that is said, answer from memory. For measurements that reduce after one layer in many ways.
+Inside the block the vision tower, and the decoder layers up to ``until``, return stored outputs
+instead of running. For measurements of plans that share the layers before their first step.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +18,10 @@ from eos.models.backbone import Backbone
 
 
 class Memory:
-    """What the full model made of one batch.
+    """Outputs of the full model on one batch.
 
     Attributes:
-        until: the last decoder layer that answers from memory; -1 if all run.
+        until: the last decoder layer that returns a stored output; -1 if all run.
     """
 
     def __init__(self, images: list[Any]) -> None:

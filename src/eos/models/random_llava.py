@@ -1,7 +1,7 @@
 """Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
 
 What such a model says means nothing; how long it takes does not depend on what it says. The vision
-tower is a stub, since nobody measures it here: prompts carry visual features instead of pixels.
+tower is a stub, since it is not measured: prompts carry visual features instead of pixels.
 """
 
 import os
@@ -190,7 +190,7 @@ def _config(sizes: _Sizes, num_layers: int | None) -> Any:
 
 
 def _empty(config: Any, dtype: torch.dtype, attn_implementation: str) -> PreTrainedModel:
-    """Allocate a model without touching its weights: pages that nobody wrote to cost nothing."""
+    """Allocate a model without touching its weights: untouched pages cost nothing."""
     with no_init_weights():
         return AutoModelForImageTextToText.from_config(
             config, dtype=dtype, attn_implementation=attn_implementation

@@ -1,7 +1,7 @@
 """Sharding: one frozen backbone spread over processes, each layer put together while it is used.
 
 For models that no single device holds. torch's `fully_shard` gathers a module's weights for its own
-forward and backward; whoever reads them at another time, as scorers do, asks `gathered`.
+forward and backward; code that reads them at another time, as scorers do, uses `gathered`.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def shard(model: nn.Module, *, processes: int, device: torch.device) -> None:
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether `shard` was here."""
+    """Whether `shard` has split this model."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return False
     from torch.distributed.fsdp import FSDPModule
@@ -58,7 +58,7 @@ def gathered(module: nn.Module) -> Iterator[None]:
 
 
 def whole(weight: Tensor) -> Tensor:
-    """Put one weight together; every process must ask."""
+    """Gather one weight; every process must call this."""
     together: Tensor = weight.full_tensor() if _is_part(weight) else weight  # type: ignore[operator]
     return together
 

@@ -1,7 +1,7 @@
-"""Vision: what a CLIP tower's class token thinks of the patches, read off its last two layers.
+"""Vision: a CLIP tower's class attention on the patches, computed from its last two layers.
 
-Pre-hooks note what enters those layers; attention rows and keys are then computed from the layers'
-own weights, only those that are needed. Towers without a class token have nothing to say here.
+Pre-hooks record what enters those layers; attention rows and keys are then computed from the
+layers' own weights, only those that are needed. Towers without a class token are not supported.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from eos.operator.scorers import Vision
 
 @dataclass
 class VisionTap:
-    """Notes the inputs of the tower's last two layers during one forward pass."""
+    """Records the inputs of the tower's last two layers during one forward pass."""
 
     backbone: Backbone
     inputs: dict[int, Tensor] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class VisionTap:
         ]
 
     def read(self) -> Vision:
-        """Compute the evidence from what was noted, one row for each image."""
+        """Compute the evidence from the recorded inputs, one row for each image."""
         if not self.inputs:
             raise BackboneError(
                 "expected pixel_values, which the vision tower looks at; found image features only"

@@ -2,7 +2,7 @@
 
 The unified operator covers what prior methods have in common; where an author's code does more
 (recycling, size-weighted means, contextual tokens) a small named operator beside it does exactly
-that. Each takes evidence, scores and a count, and says which places the new tokens take.
+that. Each takes evidence, scores and a count, and returns the new tokens with their places.
 """
 
 from collections.abc import Callable
@@ -158,6 +158,6 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 
 
 def needs(score: str, kind: str) -> set[Need]:
-    """Say what evidence a scorer and an operator ask for together."""
+    """List the evidence that a scorer and an operator need together."""
     scored = [need for scorer in scorers_of(score) for need in scorer.needs]
     return {*scored, *NEEDS.get(kind, ())}

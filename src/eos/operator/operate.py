@@ -3,7 +3,7 @@
 One differentiable map from K anchors and M candidates to K new anchors. Five numbers decide whether
 the candidates are removed (prune), added to their nearest anchor (merge), spread over all anchors
 (pool), felt only as a rescaling (reweight), or anything in between. This file knows tensors only:
-which tokens are anchors is settled in `select`, which numbers to use in `theta` and `plan`.
+which tokens are anchors is settled in `select`, which numbers to use in `eos.space`.
 
 Where the listing normalises and gates copies of the candidates, we scale rows and columns of the
 small M x K matrices instead; no second tensor of the candidates' size is ever made.
@@ -181,12 +181,12 @@ def is_exactly(parameter: Parameter, value: float) -> bool:
 
 
 def _divide(fresh: Tensor, by: Parameter) -> Tensor:
-    """Divide a tensor nobody else holds: in place if nobody will differentiate through it."""
+    """Divide a tensor without other references: in place unless it takes gradients."""
     return fresh / by if torch.is_grad_enabled() else fresh.div_(by)
 
 
 def _multiply(fresh: Tensor, by: Parameter) -> Tensor:
-    """Multiply a tensor nobody else holds: in place if nobody will differentiate through it."""
+    """Multiply a tensor without other references: in place unless it takes gradients."""
     return fresh * by if torch.is_grad_enabled() else fresh.mul_(by)
 
 

@@ -63,7 +63,7 @@ class Evidence:
         text: normed states of all tokens ``[B, T, D]``, the L1 norms of their keys ``[B, T]``
             (-inf where a token is no text), and normed states of the visual ones ``[B, N, D]``.
         keep: how many tokens will be kept.
-        vision: what the vision tower knows of one image, before the projector.
+        vision: outputs of the vision tower for one image, before the projector.
         seed: of scorers that draw.
     """
 
@@ -86,7 +86,7 @@ class Scorer:
     Attributes:
         score: evidence in, scores ``[B, N]`` out.
         rows: the query rows whose attention it needs.
-        ahead: whether it asks the layer that comes next instead of the one that has just run.
+        ahead: whether it reads the next layer's attention instead of that of the last one run.
         needs: what else of `Evidence` it uses.
         picks: whether it orders only the tokens that it would keep, all others being equal.
     """
@@ -99,7 +99,7 @@ class Scorer:
 
 
 def text_raters(visual: Tensor, text: Tensor, *, counts: Tensor | None = None) -> Tensor:
-    """Pick the text tokens worth asking (SparseVLM, arXiv 2410.04417), a mask ``[B, T]``.
+    """Pick the text tokens that rate visual ones (SparseVLM, arXiv 2410.04417): ``[B, T]``.
 
     A rater is a text token on which the visual tokens, ``visual`` ``[B, N, D]`` against ``text``
     ``[B, T, D]``, put more than the mean share. ``counts`` ``[B, T]`` says which of the T are text

@@ -1,4 +1,4 @@
-"""Select: which tokens stay, and how that choice answers to gradients (Eqs. 1, 11, 12).
+"""Select: which tokens stay, and the surrogate gradient of that choice (Eqs. 1, 11, 12).
 
 The forward pass is the hard top-K, unless its boundary is `soft`. What differs is the *relaxed*
 keep probability whose derivative stands in for that of the discrete choice:

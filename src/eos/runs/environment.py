@@ -52,7 +52,7 @@ def _git_state(root: Path) -> dict[str, Any] | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    # without locks: a look must not get in the way of somebody who commits
+    # without locks, so as not to block a commit that is under way
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     return done.stdout.strip()

@@ -1,7 +1,7 @@
-"""Loop: gradient descent over Θ on a frozen backbone (Sec. 2.4-2.6), and the plan that comes out.
+"""Search: find Θ and plans for a frozen backbone; both methods, from open folder to saved plan.
 
-`descend` is the algorithm; what it calls is a pure function of the step or a file of the run
-directory. The same call on the same directory goes on where it stopped, and ends with the same Θ.
+`descend` is the paper's gradient descent over Θ (Sec. 2.4-2.6); what it calls is a pure function of
+the step or a file of the run directory. Rerun to resume: it ends with the same Θ.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Answer:
 
     Attributes:
         theta: Θ.
-        plan: of the budget that was asked for.
+        plan: of the configured budget.
         gaps: what becoming a plan costs, for every budget, largest first; of ``method: paper``.
         start: which start it came from, or which method found it.
         plans: of every budget, largest first.
@@ -87,8 +87,8 @@ def search(
         config: everything else; its own ``backbone`` and ``data`` are for the command line.
         validation: what to measure on; by default as the configuration says.
         processor: of a model that was not loaded from a name or a folder.
-        out: the run directory, where the search goes on if it was interrupted; None keeps nothing.
-        watch: told after every step where the search is.
+        out: the run directory, from which an interrupted search resumes; None keeps nothing.
+        watch: called after every step with the search's status.
     """
     answer = find(
         backbone,
@@ -168,7 +168,7 @@ def descend(run: Run) -> None:
 
 
 def _validated(run: Run, theta: Theta) -> float:
-    """Judge a start; all processes take the main one's word."""
+    """Measure a start's validation loss; all processes use the main one's."""
     exam = {"reader": run.examiner, "batch": run.examination}
     loss = raced_loss(theta, run.config, run.backbone, **exam)  # type: ignore[arg-type]
     return run.processes.of_main([loss])[0]
@@ -229,7 +229,7 @@ def _provenance(search: Search, found: Found) -> dict[str, Any]:
 
 
 def _shown(watch: Watch | None) -> Callable[[str, int, int], None] | None:
-    """Show the stages of a search for plans to whoever watches the steps of the paper's."""
+    """Adapt a callback of the paper's steps to the stages of a search for plans."""
     if watch is None:
         return None
 

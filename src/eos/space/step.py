@@ -9,7 +9,7 @@ from eos.operator.operate import Omega
 from eos.operator.regime import Regime, regime
 
 DEFAULT_SCORER = "text-raters"
-INPUT_SCORER = "dissimilarity"  # before the decoder nobody has read the text; works in every family
+INPUT_SCORER = "dissimilarity"  # needs no text, so works before the decoder; in every family
 
 
 class Operator(Frozen):

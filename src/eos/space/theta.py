@@ -39,7 +39,7 @@ def default_layers(num_layers: int) -> list[int]:
 
 
 class Theta(nn.Module):
-    """The searched variables of S sites: ``num_layers`` decoder layers, and the input if asked.
+    """The searched variables of S sites: ``num_layers`` decoder layers, and optionally the input.
 
     Attributes:
         sites: the layers that may reduce, in order; -1 is the input, before the decoder.

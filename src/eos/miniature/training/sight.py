@@ -49,7 +49,7 @@ def project(model: LlavaForConditionalGeneration, patches: Tensor) -> Tensor:
 
 @dataclass
 class Gaze:
-    """Where words look, in the layers that are asked.
+    """Where words look, in the supervised layers.
 
     Attributes:
         relevant: which patches each word after the image should look at, ``[B, W, P]``.

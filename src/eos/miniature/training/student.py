@@ -33,7 +33,7 @@ from eos.miniature.training.wording import (
     relevant_patches,
 )
 
-DENSE = 0.5  # weight of what patches are told, once there are answers
+DENSE = 0.5  # weight of the patches' losses, once there are answers
 WEIGHTS = {  # of everything else
     "naming": 0.5,
     "placing": 0.5,
@@ -44,7 +44,7 @@ WEIGHTS = {  # of everything else
     "looking": 0.1,
     "answers": 1.0,
 }
-LOOKING = (1, 2, 6)  # layers of the decoder in which words are told where to look
+LOOKING = (1, 2, 6)  # layers of the decoder whose attention is supervised
 TOWER = 0.2  # the vision tower's learning rates, relative to the decoder's
 KEPT = (1.0, 1.0, 1.0, 0.5)  # shares of the visual tokens that the decoder is shown
 BACKGROUND = 0.7  # how much sooner tokens that show nothing are left out
@@ -139,7 +139,7 @@ def _losses(
     kept: Tensor,
     corner: tuple[int, int],
 ) -> dict[str, Tensor]:
-    """Everything visual tokens, words and answers are told."""
+    """All losses of visual tokens, words and answers."""
     heads, features = student.heads, project(student.model, patches)
     words = lesson.ids[:, START + features.shape[1] :]
     lesson = thinned(lesson, kept)

@@ -25,7 +25,7 @@ CONTENTS = (
 )
 TINTS = ("nothing", *COLORS)
 PAIRS = tuple((color, shape) for color in COLORS for shape in SHAPES)
-HEADS = {  # classes of each head; a label of -1 is not asked
+HEADS = {  # classes of each head; a label of -1 is ignored
     "content": len(CONTENTS),
     "color": len(TINTS),
     "value": 10,

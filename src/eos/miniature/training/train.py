@@ -1,6 +1,6 @@
 """Train the miniature: ``python -m eos.miniature.training.train --out DIR``.
 
-First the vision tower, told densely what its patches show; then the whole model on small images
+First the vision tower, supervised patch by patch; then the whole model on small images
 with many questions each; then larger and larger ones. Every step's data follows from the seed and
 the step's number, and all that is needed to go on is saved every few minutes: the same command
 again continues where it stopped, with the result it would have had.

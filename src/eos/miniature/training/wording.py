@@ -1,4 +1,4 @@
-"""Wording: what the words of a question are told about the picture, to teach the decoder to look.
+"""Wording: targets for the words of a question about the picture, to teach the decoder to look.
 
 From answers alone a small decoder learns a bag of what it sees, not to look where a question
 points.

@@ -96,8 +96,8 @@ def rope_gravity(cos: Tensor, sin: Tensor, rows: Tensor, columns: Tensor) -> Ten
     Args:
         cos: of the rotary embedding at every position, ``[B, T, E]``.
         sin: likewise, ``[B, T, E]``.
-        rows: indices of the asked query rows, ``[B, R]``.
-        columns: indices of the asked key columns, ``[B, N]``.
+        rows: indices of the query rows, ``[B, R]``.
+        columns: indices of the key columns, ``[B, N]``.
 
     Returns:
         The logits of all-ones queries and keys, ``[B, R, N]``. They are negative at some distances

@@ -39,7 +39,7 @@ def bipartite_step(
         states: tokens, ``[B, N, D]``.
         metric: what similarity (cosine) is measured on, ``[B, N, C]``; ``None``: the states.
         sizes: ``[B, N]``, ones at first.
-        merge: pairs wanted; at most half of the unprotected tokens can go in one step.
+        merge: pairs to merge; at most half of the unprotected tokens can go in one step.
         protected: 1 if the first token is a class token, which is never merged away, else 0.
     """
     _check(states, metric, sizes, protected)
