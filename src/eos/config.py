@@ -82,7 +82,7 @@ class Artifact(Frozen):
 def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Replace a file by new content in one step: temporary file beside it, fsync, rename.
 
-    The temporary file has one name, so that what a kill leaves behind is replaced by the next write.
+    The temporary file has one name: what a kill leaves behind is replaced by the next write.
     """
     path = Path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
