@@ -33,8 +33,9 @@ def test_a_table_of_presets_and_budgets(sibling, tmp_path, capsys):
 def test_mistakes_exit_with_1_and_usage_errors_with_2(sibling, tmp_path, capsys):
     assert ask(sibling, tmp_path / "out", "--tasks", "mini:presense") == 1
     assert "did you mean 'presence'?" in capsys.readouterr().err
-    assert ask(sibling, tmp_path / "out", "--plan", "fastv") == 1
-    assert "as in fastv@64" in capsys.readouterr().err
+    for spec in ("fastv", "fastv@", "fastv@64,"):
+        assert ask(sibling, tmp_path / "out", "--plan", spec) == 1
+        assert "as in fastv@64" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert cli.main(["eval", "--backbone", str(sibling)]) == 2
     assert "--out" in capsys.readouterr().err

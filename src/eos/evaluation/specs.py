@@ -82,7 +82,7 @@ def _preset(name: str, budget: int, backbone: Backbone, tokens: int) -> Plan:
 
 def _numbers(text: str, spec: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",") if part]
+        return [int(part) for part in text.split(",")]
     except ValueError:
         raise ConfigError(
             f"expected a preset and budgets, as in fastv@64 or fastv@192,64; found {spec!r}"

@@ -6,26 +6,29 @@ appended to loses at most its last, torn line.
 
 import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from eos.errors import ConfigError
 
 
 def write_atomically(path: str | Path, content: str | bytes) -> None:
-    """Replace a file by new content in one step: temporary file beside it, fsync, rename."""
+    """Replace a file by new content in one step: temporary file beside it, fsync, rename.
+
+    The temporary file has one name: what a kill leaves behind is replaced by the next write.
+    """
     path = Path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            try:
+        try:
+            with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     except OSError as failure:
         raise ConfigError(
             f"cannot write {path}: {failure.strerror}; what was there is unchanged"
