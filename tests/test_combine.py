@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from eos import ConfigError, Omega
-from eos.operator.combine import ORIGINALS, bipartite, recycled, unified
-from eos.operator.originals.sparsevlm import v1_counts
+from eos.methods.registry import OPERATORS
+from eos.methods.sparsevlm import recycled, v1_counts
+from eos.methods.tome import bipartite
+from eos.operator.combine import unified
 from eos.operator.scorers import Evidence
 
 
@@ -27,7 +29,7 @@ def test_pruning_changes_no_state():
 @pytest.mark.parametrize("keep", [39, 30, 20, 12])
 def test_places_are_distinct_and_ascending(kind, keep):
     given, scores = evidence()
-    combined = ORIGINALS[kind](given, scores, keep=keep, sizes=None)
+    combined = OPERATORS[kind].combine(given, scores, keep=keep, sizes=None)
     assert combined.places.shape == (2, keep)
     assert combined.states.shape == (2, keep, 8)
     assert (combined.places.diff(dim=1) > 0).all()
@@ -67,4 +69,4 @@ def test_merging_preserves_the_weighted_sum_over_several_steps():
 def test_operators_of_the_vision_tower_say_what_they_need(kind):
     given, scores = evidence()
     with pytest.raises(ConfigError, match="vision tower with a class token"):
-        ORIGINALS[kind](given, scores, keep=9, sizes=None)
+        OPERATORS[kind].combine(given, scores, keep=9, sizes=None)

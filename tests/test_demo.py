@@ -6,7 +6,7 @@ from eos import Plan
 from eos.cli import main
 from eos.commands import demo
 from eos.evaluation.results import Results
-from eos.methods import presets
+from eos.methods.registry import PRESETS
 
 QUICK = ["steps=2", "batch=2", "validation.samples=2", "scorers=[diversity,all-text]"]
 QUICK += ["explore.profile_samples=2", "explore.paths=1", "explore.confirm_samples=2"]
@@ -66,7 +66,7 @@ def test_rows_are_ordered_by_budget_then_accuracy(shown):
 
 def test_every_preset_is_a_rival_at_every_budget():
     named = [spec.split("@") for spec in demo.rivals()]
-    assert {name for name, _ in named} == set(presets())
-    assert len(named) == len(demo.BUDGETS) * len(presets())
+    assert {name for name, _ in named} == set(PRESETS)
+    assert len(named) == len(demo.BUDGETS) * len(PRESETS)
     assert {int(budget) for name, budget in named if name == "prumerge+-original"} == {65, 17}
     assert {int(budget) for name, budget in named if name != "prumerge+-original"} == {64, 16}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "eos"
-# `methods` precedes `space`, since plans read presets; `runs` and `config` are what files need.
+# `methods` precedes `space`, since plans name what methods define; `runs` and `config` are what
+# files need.
 ORDER = [
     "version",
     "errors",

@@ -5,8 +5,8 @@ import torch
 
 import eos
 from eos import ConfigError, Plan, PlanError, Step
-from eos.operator.mixture import add_ranks, components, mixture
-from eos.operator.scorers import SCORERS
+from eos.methods.registry import SCORERS
+from eos.space.mixture import add_ranks, components, mixture
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.dart import dart_keep
+from eos.methods.dart import dart_keep
 
 
 def directions(*degrees):

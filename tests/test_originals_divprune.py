@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.divprune import max_min_order
+from eos.methods.divprune import max_min_order
 from tests.conftest import golden_cases
 
 CASES = golden_cases("divprune_*")

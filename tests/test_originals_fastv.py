@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.fastv import keep_count
+from eos.methods.fastv import keep_count
 from eos.operator.scorers import Evidence, attention_received
 from eos.operator.select import select
 from eos.tokens import take

@@ -10,9 +10,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from eos import Backbone, Original, Plan, Step, reduced
 from eos.engine.reduced import Reduction
-from eos.operator import combine
-from eos.operator.originals import sparsevlm
-from eos.operator.originals.sparsevlm import STAGES_V2, v1_counts
+from eos.methods import sparsevlm
+from eos.methods.sparsevlm import STAGES_V2, v1_counts
 from eos.testing.tiny import CLIP
 from tests.conftest import golden_cases
 
@@ -154,9 +153,11 @@ def test_sparsevlm_v1(path, monkeypatch):
     arrays, parameters = load(path)
     if parameters["noise"] == "seeded":
         draws = [arrays[f"stage{stage}_noise"][None] for stage in range(3)] * 2
-        original = combine.recycle
+        original = sparsevlm.recycle
         monkeypatch.setattr(
-            combine, "recycle", lambda tokens, scores: original(tokens, scores, noise=draws.pop(0))
+            sparsevlm,
+            "recycle",
+            lambda tokens, scores: original(tokens, scores, noise=draws.pop(0)),
         )
     if path.stem == "model_sparsevlm_v15_b64":
         # Two cluster centres tie exactly there (docs/LOG.md): upstream takes the later first.

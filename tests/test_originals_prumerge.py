@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.prumerge import class_attention, prumerge, prumerge_plus
+from eos.methods.prumerge import class_attention, prumerge, prumerge_plus
 from tests.conftest import golden_cases
 
 CASES = golden_cases("prumerge*")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.sparsevlm import (
+from eos.methods.sparsevlm import (
     STAGE_LAYERS,
     STAGES_V2,
     cluster_count,
@@ -15,10 +15,9 @@ from eos.operator.originals.sparsevlm import (
     equal_tokens,
     pool_size,
     recycle,
-    rope_gravity,
     v1_counts,
 )
-from eos.operator.scorers import Evidence, attention_received, text_raters
+from eos.operator.scorers import Evidence, attention_received, rope_gravity, text_raters
 from eos.operator.select import select
 from eos.space.cost import stepwise_schedule
 from eos.tokens import take

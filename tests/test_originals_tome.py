@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.tome import bipartite_step, merge_to
+from eos.methods.tome import bipartite_step, merge_to
 from tests.conftest import golden_cases
 
 ONE = golden_cases("tome_onestep_*")

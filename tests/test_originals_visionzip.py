@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.originals.visionzip import zip_tokens
+from eos.methods.visionzip import zip_tokens
 from tests.conftest import golden_cases
 
 CASES = golden_cases("visionzip_*")

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from eos import BackboneError, ConfigError, Plan, PlanError, reduced
-from eos.methods import presets
-from eos.operator.originals.sparsevlm import equal_tokens
+from eos.methods.registry import PRESETS
+from eos.methods.sparsevlm import equal_tokens
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap, split
 
-ASKED = [
+FIXED_POINTS = [
     *[
         "fastv",
         "tome",
@@ -23,11 +23,11 @@ ASKED = [
     *["pyramiddrop", "dart", "divprune", "random"],
 ]
 TWINS = ["sparsevlm-v1-original", "sparsevlm-v2-original", "tome-original", "visionzip-original"]
-every_preset = pytest.mark.parametrize("name", presets())
+every_preset = pytest.mark.parametrize("name", PRESETS)
 
 
 def test_all_methods_are_there():
-    assert set(ASKED + TWINS) <= set(presets())
+    assert set(FIXED_POINTS + TWINS) <= set(PRESETS)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_labels_that_are_means_follow_from_the_mean(name, budget):
 @pytest.mark.parametrize("budget", [192, 65, 16])
 @pytest.mark.parametrize("depth", [4, 12, 32, 40])
 def test_any_budget_and_any_depth(name, budget, depth):
-    budget |= name == "prumerge+-original"  # makes odd numbers
+    budget = PRESETS[name].nearest_budget(budget)
     plan = Plan.preset(name, budget=budget, num_layers=depth)
     assert plan.expected.final_tokens == budget
     assert plan.num_layers == depth
@@ -147,7 +147,7 @@ def test_every_preset_runs_cached_batched_and_on_any_attention(llava, name):
 def test_presets_differ_from_each_other(llava):
     inputs = tiny_inputs(llava)
     found = {}
-    for name in presets():
+    for name in PRESETS:
         with reduced(llava, preset_for(llava, name)) as model:
             found[name] = model(**inputs).logits[0, -1]
     same = {

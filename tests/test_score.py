@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from eos import ConfigError
-from eos.operator.scorers import SCORERS, Evidence, text_raters
+from eos.methods.registry import SCORERS
+from eos.operator.scorers import Evidence, text_raters
 
 
 def evidence(seed=0):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from eos.commands.eval import WIDTH, evaluate_watched
 from eos.commands.search import search_watched
-from eos.methods import presets
+from eos.methods.registry import PRESETS
 from eos.report.demo import BUDGETS, league, report
 from eos.report.evaluation import caption, summary_table
 from eos.report.search import show_search
@@ -75,10 +75,9 @@ def save_plans(found: Answer, out: Path) -> dict[str, Path]:
 
 
 def rivals() -> list[str]:
-    """Name every preset at every budget, one token more for the one that makes odd numbers."""
-    return [_spec(name, budget) for budget in BUDGETS for name in presets()]
-
-
-def _spec(name: str, budget: int) -> str:
-    odd = presets()[name].operator["kind"] == "prumerge+"  # makes 2k + 1 tokens
-    return f"{name}@{budget + 1 if odd else budget}"
+    """Name every preset at every budget, or at the next one that its operator can make."""
+    return [
+        f"{name}@{preset.nearest_budget(budget)}"
+        for budget in BUDGETS
+        for name, preset in PRESETS.items()
+    ]

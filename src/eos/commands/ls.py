@@ -5,9 +5,8 @@ from rich.table import Table
 
 from eos.errors import ConfigError
 from eos.evaluation.tasks import TASKS
-from eos.methods import presets
+from eos.methods.registry import METHODS, SCORERS
 from eos.models.families import FAMILIES
-from eos.operator.scorers import SCORERS
 from eos.searching.files import configs, purpose
 
 
@@ -20,7 +19,11 @@ def catalogue(what: str) -> dict[str, dict[str, str]]:
     everything = {
         "backbones": {name: f"decoder: {family.decoder}" for name, family in FAMILIES.items()},
         "scorers": scorers,
-        "presets": {name: f"{preset.what} [{preset.paper}]" for name, preset in presets().items()},
+        "presets": {
+            preset.name: f"{preset.what} [{method.paper}]"
+            for method in METHODS.values()
+            for preset in method.presets
+        },
         "tasks": {
             name: f"{task.what} Families: {', '.join(task.families)}."
             for name, task in TASKS.items()

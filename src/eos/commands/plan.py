@@ -5,8 +5,7 @@ from typing import cast
 
 from eos.commands.validate import read_schema
 from eos.errors import ConfigError
-from eos.methods import BudgetKind
-from eos.space.plan import Plan
+from eos.space.plan import BudgetKind, Plan
 from eos.space.searched import load_searched, searched
 from eos.space.theta import Theta
 

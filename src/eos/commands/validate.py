@@ -8,7 +8,7 @@ from eos.errors import ConfigError
 from eos.evaluation.fidelity import Fidelity
 from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings
-from eos.methods import Preset, presets
+from eos.methods.registry import PRESETS
 from eos.searching.files import read_config
 from eos.searching.profile import Profile
 from eos.searching.settings import SearchConfig
@@ -18,7 +18,6 @@ from eos.space.theta import ThetaFile
 SCHEMAS: dict[str, type[Artifact]] = {
     "eos.plan/1": Plan,
     "eos.theta/1": ThetaFile,
-    "eos.preset/1": Preset,
     "eos.evaluation/1": Settings,
     "eos.results/1": Results,
     "eos.search/1": SearchConfig,
@@ -45,7 +44,7 @@ def read_schema(path: Path) -> str:
     except OSError as failure:
         raise ConfigError(
             f"cannot read {path}: {failure.strerror}; expected a file, or a preset of "
-            f"{', '.join(presets())}"
+            f"{', '.join(PRESETS)}"
         ) from None
     except ValueError as failure:
         raise ConfigError(f"{path} is not JSON: {failure}") from None

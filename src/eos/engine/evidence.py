@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from eos.errors import BackboneError, PlanError
+from eos.methods.registry import SCORERS
 from eos.models.backbone import Backbone, LayerCall
 from eos.models.hooks import ModelCall
 from eos.models.vision import VisionTap
-from eos.operator.combine import needs
-from eos.operator.originals.sparsevlm import rope_gravity
-from eos.operator.scorers import SCORERS, Evidence, Rows, text_raters
+from eos.operator.scorers import Evidence, Rows, rope_gravity, text_raters
 from eos.space.plan import Plan
+from eos.space.step import needs
 from eos.tokens import take
 
 

@@ -6,11 +6,12 @@ from torch import Tensor
 
 from eos.engine.evidence import Prompt, Scene, evidence_for
 from eos.engine.stages import Stage, Trace, at_stage, places_of
+from eos.methods.registry import OPERATORS, SCORERS
 from eos.models.backbone import Backbone, LayerCall
 from eos.models.hooks import ModelCall
-from eos.operator.combine import ORIGINALS, unified
-from eos.operator.mixture import add_ranks, components
-from eos.operator.scorers import SCORERS, Evidence
+from eos.operator.combine import unified
+from eos.operator.scorers import Evidence
+from eos.space.mixture import add_ranks, components
 from eos.space.step import Operator, Step
 from eos.tokens import take
 
@@ -95,7 +96,8 @@ def execute(backbone: Backbone, run: Run, call: LayerCall, *, step: Step, keep: 
     if isinstance(operator, Operator):
         combined = unified(evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm)
     else:
-        combined = ORIGINALS[operator.kind](evidence, scores, keep=keep, sizes=run.sizes)
+        own = OPERATORS[operator.kind]
+        combined = own.combine(evidence, scores, keep=keep, sizes=run.sizes)
     stays = (~stage.visual).scatter(1, places.gather(1, combined.places), True)
     call = run.shorten(call, stage, stays=stays, anchors=combined.states)
     run.sizes = combined.sizes

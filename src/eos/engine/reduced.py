@@ -25,10 +25,9 @@ from eos.engine.stages import Stage, Trace, continued, places_of
 from eos.errors import BackboneError, PlanError, numbered
 from eos.models.backbone import Backbone, KeyTap, LayerCall
 from eos.models.hooks import ModelCall, hooked
-from eos.operator.combine import needs
-from eos.operator.mixture import scorers_of
+from eos.space.mixture import scorers_of
 from eos.space.plan import Plan
-from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step
+from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step, needs
 from eos.space.theta import Theta
 from eos.tokens import take
 

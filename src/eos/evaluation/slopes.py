@@ -20,11 +20,10 @@ from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
 from eos.models.processor import place_batch
-from eos.operator.combine import needs
 from eos.searching.measure import answer_losses
 from eos.searching.objective import Objective, search_losses
 from eos.space.plan import Plan
-from eos.space.step import Step
+from eos.space.step import Step, needs
 from eos.space.theta import Theta
 
 STEP = 0.1  # of the kept tokens, to either side

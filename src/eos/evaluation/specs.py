@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
-from eos.methods import presets
+from eos.methods.registry import PRESETS
 from eos.models.backbone import Backbone
 from eos.models.processor import text_length
 from eos.space.plan import Plan
@@ -59,7 +59,7 @@ def _read(spec: str, backbone: Backbone, tokens: int) -> list[tuple[str, Plan]]:
         ]
     name, _, file = spec.rpartition("=")
     path = Path(file)
-    if not path.exists() and file in presets():
+    if not path.exists() and file in PRESETS:
         raise ConfigError(f"expected a budget with a preset, as in {file}@64; found {spec!r}")
     path = path / "plan.json" if path.is_dir() else path
     if not name:

@@ -8,9 +8,9 @@ and in the very context of the plan, so no surrogate stands between the search a
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from eos.operator.mixture import components, mixture
-from eos.operator.scorers import SCORERS
+from eos.methods.registry import SCORERS
 from eos.searching.space import Space
+from eos.space.mixture import components, mixture
 from eos.space.plan import Plan
 from eos.space.step import Operator, Step
 

@@ -13,11 +13,10 @@ from typing import Any
 from eos.data.batches import Reader
 from eos.data.samples import Source
 from eos.errors import ConfigError, DataError
+from eos.methods.registry import SCORERS
 from eos.models.backbone import Backbone
 from eos.models.processor import Processor, fingerprint, load_processor, model_name
 from eos.models.sharding import shard
-from eos.operator.mixture import components
-from eos.operator.scorers import SCORERS
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import Journal, prepare
@@ -30,9 +29,16 @@ from eos.searching.rivals import search_randomly, search_tpe
 from eos.searching.run import MOST_SKIPPED, note_skipped
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
+from eos.space.mixture import components
 from eos.space.plan import Plan
 
 COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
+# scorers of the default space: they work in every model family. Listed, since a profile and the
+# draws of a search depend on them and on their order: a new method changes neither
+SEARCHED = (
+    *("text-raters", "last-query", "next-last-query", "all-text", "corrected-raters"),
+    *("key-norm", "diversity", "duplication", "dissimilarity"),
+)
 Watch = Callable[[str, int, int], None]
 
 
@@ -209,7 +215,7 @@ def space_of(search: Search, budget: int) -> Space:
 
 def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[str, ...]]:
     """List the scorers of every site; the last layer is none, for nothing attends after it."""
-    names = config.scorers or tuple(name for name in SCORERS if _universal(name))
+    names = config.scorers or SEARCHED
     found = dict.fromkeys(range(max(1, num_layers - 1)), names)
     early = tuple(name for name in names if _works_early(name))
     if config.reduces_input and early:
@@ -220,11 +226,6 @@ def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[st
             f"{', '.join(names)}"
         )
     return dict(sorted(found.items()))
-
-
-def _universal(name: str) -> bool:
-    """Whether a scorer works in every model family and looks at the tokens at all."""
-    return name != "random" and "vision" not in SCORERS[name].needs
 
 
 def _works_early(score: str) -> bool:

@@ -20,7 +20,7 @@ from eos.searching.schedule import (
 )
 from eos.searching.settings import SearchConfig
 from eos.space import cost
-from eos.space.plan import ACTIVE_GATE
+from eos.space.discretise import ACTIVE_GATE
 from eos.space.theta import GROUPS, Theta
 
 MOST_SKIPPED = 0.05  # of the samples looked at

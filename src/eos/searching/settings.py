@@ -19,10 +19,10 @@ from eos.data.settings import DataConfig, WorldData
 from eos.engine.reference import AlignOn
 from eos.engine.relaxation import Boundary, Relaxation, Through, soft_problems
 from eos.errors import ConfigError
-from eos.operator.mixture import components
 from eos.operator.select import SELECTIONS
 from eos.searching.objective import Objective
 from eos.space.cost import K_MIN
+from eos.space.mixture import components
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Group, Init
 
@@ -123,8 +123,8 @@ class SearchConfig(Artifact):
         method: ``eos``: profile, shortest paths, a race, moves and gradients; ``paper``: gradient
             descent on all of Θ under penalties; ``random`` and ``tpe`` (Optuna) try plans of the
             same space until ``passes`` are spent.
-        scorers: which belong to the space of all methods but ``paper``; if None, every scorer that
-            works in all model families.
+        scorers: which belong to the space of all methods but ``paper``; if None, the default
+            ones, which work in all model families.
         operators: whether operators other than pruning belong to that space.
         passes: compute of ``random`` and ``tpe`` for each budget, in forward passes of one sample
             through the full decoder.

@@ -7,24 +7,24 @@ the full model) are derived from them and travel with it.
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-import torch
 from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
 from typing_extensions import Self
 
 from eos.config import Artifact, Frozen, ProblemsError
 from eos.errors import EosError, PlanError
-from eos.methods import BudgetKind, get_preset
-from eos.operator.mixture import components
+from eos.methods.registry import OPERATORS, get_preset
 from eos.space import cost
 from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
-from eos.space.even import LIKE, even_counts
+from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
+from eos.space.mixture import components
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
-from eos.space.theta import GROUPS, Theta
+from eos.space.theta import Theta
+
+BudgetKind: TypeAlias = Literal["final", "mean", "published"]
 
 TEXT_TOKENS = 64  # a short question with its template; FLOPs and KV ratios assume a text length
-ACTIVE_GATE = 0.5  # a gate above it is a layer that reduces
 
 
 class Expected(Frozen):
@@ -76,10 +76,15 @@ class Plan(Artifact):
         return Expected(
             final_tokens=self.schedule[-1],
             mean_tokens=round(cost.mean_tokens(self.schedule), 4),
-            flops_ratio=round(cost.flops_ratio(self.schedule, self.dims, **sizes), 6),
+            flops_ratio=round(self._flops_ratio, 6),
             kv_bytes_ratio=round(cost.kv_bytes_ratio(self.schedule, self.dims, **sizes), 6),
             text_tokens=self.text_tokens,
         )
+
+    @property
+    def _flops_ratio(self) -> float:
+        sizes = {"tokens": self.visual_tokens, "text_tokens": self.text_tokens}
+        return float(cost.flops_ratio(self.schedule, self.dims, **sizes))
 
     @property
     def schedule(self) -> list[int]:
@@ -107,9 +112,9 @@ class Plan(Artifact):
         drops a token, gates below 0.5 included: exactly what the search's forward pass does.
         ``input_score`` scores before the decoder, if Θ has that site.
         """
-        layers = _reducing_layers(theta) if max_layers is None else _open_layers(theta, max_layers)
-        counts = _counts(theta, layers)
-        operators = _operators(theta)
+        layers = reducing_layers(theta) if max_layers is None else open_layers(theta, max_layers)
+        counts = retained(theta, layers)
+        operators = operators_of(theta)
         steps = [
             Step(
                 layer=layer,
@@ -149,24 +154,22 @@ class Plan(Artifact):
         """
         preset = get_preset(name)
         sizes = {"visual_tokens": visual_tokens, "num_layers": num_layers}
-        told = {"dims": dims, "backbone": backbone, "text_tokens": text_tokens}
-        if preset.rule == "even" and kind == "final":
-            like = cls.preset(LIKE, budget=budget, **sizes, **told)  # type: ignore[arg-type]
-            layers, counts = even_counts(
-                tokens=visual_tokens,
-                budget=budget,
-                num_layers=num_layers,
-                dims=dims,
-                text_tokens=text_tokens,
-                max_flops=like.expected.flops_ratio,
-            )
-            steps = preset.laid_out(layers, counts)
-        else:
-            schedule = preset.schedule(budget, published=kind == "published")
-            steps = preset.steps(schedule, **sizes)
+        model: dict[str, Any] = {
+            **sizes,
+            "dims": dims,
+            "backbone": backbone,
+            "text_tokens": text_tokens,
+        }
         provenance = {"preset": name, "budget": budget, "kind": kind}
-        plan = cls(**sizes, **told, steps=steps, provenance=provenance)
-        return plan if kind == "published" or preset.rule else plan.rescaled(budget, kind=kind)
+        if preset.rule is not None and kind == "final":
+            like = cls.preset(preset.flops_like, budget=budget, **model)
+            rule = preset.rule(tokens=visual_tokens, budget=budget, num_layers=num_layers)
+            plan = cls(**model, steps=preset.steps(*rule), provenance=provenance)
+            return plan._fitted(like.expected.flops_ratio)
+        counts = preset.counts(budget, published=kind == "published")
+        steps = preset.steps(*preset.scaled(counts, **sizes))
+        plan = cls(**model, steps=steps, provenance=provenance)
+        return plan if kind == "published" else plan.rescaled(budget, kind=kind)
 
     def rescaled(self, budget: int, *, kind: BudgetKind = "final", k_min: int = K_MIN) -> Self:
         """Keep layers and operators, and rescale the retain schedule to another budget.
@@ -176,11 +179,9 @@ class Plan(Artifact):
         """
         if kind not in ("final", "mean"):
             raise PlanError(f"expected kind 'final' or 'mean', found {kind!r}")
-        last = self.steps[-1].operator.kind if self.steps else ""
-        if kind == "final" and last == "prumerge+" and budget % 2 == 0:
-            raise PlanError(
-                f"expected an odd budget, since PruMerge+ makes 2k + 1 tokens; found {budget}"
-            )
+        own = OPERATORS.get(self.steps[-1].operator.kind) if self.steps else None
+        if kind == "final" and own is not None and own.nearest_budget(budget) != budget:
+            raise PlanError(f"expected {own.budgets}; found {budget}")
         before = [self.visual_tokens, *(step.keep for step in self.steps)]
         keep_fracs = [after / tokens for tokens, after in pairwise(before)]
         sizes = {"tokens": self.visual_tokens, "k_min": k_min}
@@ -189,14 +190,25 @@ class Plan(Artifact):
                 counts = cost.rescale(keep_fracs, budget=budget, **sizes)
             else:
                 counts = cost.rescale_to_mean(
-                    keep_fracs, budget=budget, mean_of=self._mean_of, **sizes
+                    keep_fracs,
+                    budget=budget,
+                    mean_of=lambda found: cost.mean_tokens(self._with_counts(found).schedule),
+                    **sizes,
                 )
         except EosError as failure:
             raise PlanError(str(failure)) from None
         return self._with_counts(counts)
 
-    def _mean_of(self, counts: list[int]) -> float:
-        return float(cost.mean_tokens(self._with_counts(counts).schedule))
+    def _fitted(self, max_flops: float) -> Self:
+        """Rescale all counts but the last so that FLOPs come as near a limit as they can."""
+        counts = [step.keep for step in self.steps]
+        fitted = cost.fit_to_flops(
+            counts,
+            tokens=self.visual_tokens,
+            max_flops=max_flops,
+            flops_of=lambda found: self._with_counts(found)._flops_ratio,
+        )
+        return self._with_counts(fitted or counts[-1:] * len(counts))
 
     def _with_counts(self, counts: list[int]) -> Self:
         steps = tuple(
@@ -259,42 +271,3 @@ def _problems(plan: Plan) -> list[str]:
             problems.append(f"{where}.score: {failure}")
         available, previous = min(available, max(step.keep, 1)), max(previous, step.layer)
     return problems
-
-
-def _open_layers(theta: Theta, most: int) -> list[int]:
-    gates = dict(zip(theta.sites, theta.g.detach().tolist(), strict=True))
-    open_layers = [layer for layer, gate in gates.items() if gate > ACTIVE_GATE]
-    if not open_layers:
-        raise PlanError(
-            f"expected a gate above {ACTIVE_GATE}, found {max(gates.values()):.3f} at most: no "
-            "layer reduces. Search longer, sharpen T_g, or pass max_layers=None"
-        )
-    return sorted(sorted(open_layers, key=lambda layer: -gates[layer])[:most])
-
-
-def _reducing_layers(theta: Theta) -> list[int]:
-    counts = _counts(theta, list(theta.sites))
-    before = [theta.visual_tokens, *counts.values()]
-    return [
-        layer for layer, entering in zip(counts, before, strict=False) if counts[layer] < entering
-    ]
-
-
-def _counts(theta: Theta, layers: list[int]) -> dict[int, int]:
-    """Count what is left after each site (Eq. 11) if only ``layers`` reduce."""
-    keep_fracs = (1.0 - theta.compression.detach().double()).tolist()
-    chosen = [
-        keep_frac if layer in layers else 1.0
-        for layer, keep_frac in zip(theta.sites, keep_fracs, strict=True)
-    ]
-    schedule = cost.retain_schedule(theta.visual_tokens, chosen, theta.k_min)
-    return dict(zip(theta.sites, schedule[1:], strict=True))
-
-
-@torch.no_grad()
-def _operators(theta: Theta) -> dict[int, Operator]:
-    values = {group: [float(x) for x in theta.entries(group)] for group in GROUPS[2:]}
-    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    return {
-        layer: Operator.model_validate(row) for layer, row in zip(theta.sites, rows, strict=True)
-    }

@@ -1,15 +1,22 @@
 """Step: one reduction of a plan, as data. Which tokens, how many, and what becomes of the rest."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
 from eos.config import ExtendedFloat, Frozen
+from eos.methods.registry import OPERATORS
 from eos.operator.operate import Omega
 from eos.operator.regime import Regime, regime
+from eos.operator.scorers import Need
+from eos.space.mixture import scorers_of
 
 DEFAULT_SCORER = "text-raters"
 INPUT_SCORER = "dissimilarity"  # needs no text, so works before the decoder; in every family
+if TYPE_CHECKING:
+    Kind: TypeAlias = str
+else:
+    Kind = Literal[tuple(OPERATORS)]  # so that schemas and errors name what there is
 
 
 class Operator(Frozen):
@@ -42,7 +49,7 @@ class Operator(Frozen):
 class Original(Frozen):
     """A prior method's own operator, where its code does more than a point of the unified one."""
 
-    kind: Literal["recycle", "bipartite", "contextual", "prumerge", "prumerge+"]
+    kind: Kind
 
     @property
     def label(self) -> str:
@@ -68,3 +75,9 @@ class Step(Frozen):
     score: str = DEFAULT_SCORER
     positions: Literal["keep", "reindex"] = "keep"
     operator: AnyOperator = Operator()
+
+
+def needs(score: str, kind: str) -> set[Need]:
+    """List the evidence that a score and an operator need together."""
+    scored = [need for scorer in scorers_of(score) for need in scorer.needs]
+    return {*scored, *(OPERATORS[kind].needs if kind in OPERATORS else ())}

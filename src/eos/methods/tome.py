@@ -1,16 +1,23 @@
 """ToMe (arXiv 2210.09461): merge tokens pairwise by bipartite matching.
 
-Decides which token goes into which, and averages them by size. Where a metric comes from (upstream:
-the keys, averaged over heads) and what attention does with the sizes is the caller's business. The
-output is *not* in spatial order: unmerged even tokens first, then all odd ones.
+Decides which token goes into which, and averages them by size. What attention does with the sizes
+is the caller's choice. The output of `merge_to` is *not* in spatial order: unmerged even tokens
+first, then all odd ones; `bipartite` restores the order of the sequence.
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.methods import Method, Preset
+from eos.methods.sparsevlm import STAGE_LAYERS, STAGES_V2
+from eos.operator.combine import Combined, OwnOperator
+from eos.operator.operate import Omega
+from eos.operator.scorers import Evidence
+from eos.tokens import take
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,22 @@ class Merged:
     sizes: Tensor
     metric: Tensor
     source: Tensor
+
+
+def bipartite(evidence: Evidence, scores: Tensor, *, keep: int, sizes: Tensor | None) -> Combined:
+    """Merge pairwise by the keys, means weighted by size (ToMe, arXiv 2210.09461)."""
+    keys = None if evidence.keys is None else evidence.keys.mean(dim=1)
+    if sizes is None:
+        sizes = torch.ones_like(scores)
+    merged = merge_to(evidence.states, keys, sizes.to(evidence.states), keep=keep)
+    # back to the order of the sequence: a merged token stands where its first part stood
+    places = torch.arange(scores.shape[-1], device=scores.device).expand(scores.shape)
+    first = torch.full_like(merged.sizes, scores.shape[-1], dtype=torch.long)
+    first = first.scatter_reduce(1, merged.source, places, "amin")
+    order = first.argsort(dim=1)
+    return Combined(
+        take(merged.states, order), first.gather(1, order), merged.sizes.gather(1, order)
+    )
 
 
 def bipartite_step(
@@ -114,3 +137,31 @@ def _check(states: Tensor, metric: Tensor | None, sizes: Tensor, protected: int)
         )
     if protected not in (0, 1):
         raise ConfigError(f"expected 0 or 1 protected tokens (a class token), found {protected}")
+
+
+BIPARTITE = OwnOperator("bipartite", bipartite, needs=("keys",))
+METHOD = Method(
+    paper="arXiv 2210.09461",
+    title="Token Merging: Your ViT But Faster",
+    operators=(BIPARTITE,),
+    presets=(
+        Preset(
+            name="tome-original",
+            what="Bipartite matching on the layer's keys, means weighted by size, at SparseVLM's "
+            "layers.",
+            score="key-norm",
+            layers=STAGE_LAYERS,
+            published=STAGES_V2,
+            operator=BIPARTITE,
+        ),
+        Preset(
+            name="tome",
+            what="Add each token to its nearest anchor: the merge corner at SparseVLM's layers, "
+            "as the EOS paper compares it.",
+            score="text-raters",
+            layers=STAGE_LAYERS,
+            published=STAGES_V2,
+            operator=Omega(gamma=1.0, tau=0.0, theta=-inf, rho=0.0, nu=0.0),
+        ),
+    ),
+)

@@ -7,6 +7,14 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.methods import Method, Preset
+from eos.operator.scorers import Evidence, Scorer, ranked
+
+
+def diversity(evidence: Evidence) -> Tensor:
+    """Rank tokens by farthest-point picking (DivPrune, arXiv 2503.02175)."""
+    picks = max_min_order(evidence.states.float(), keep=evidence.keep)
+    return ranked(picks, evidence.states.shape[1])
 
 
 def max_min_order(states: Tensor, *, keep: int) -> Tensor:
@@ -37,3 +45,20 @@ def max_min_order(states: Tensor, *, keep: int) -> Tensor:
         nearest = torch.minimum(nearest, row).scatter(1, pick, -torch.inf)
         gap = nearest
     return torch.cat(picked, dim=1)
+
+
+METHOD = Method(
+    paper="arXiv 2503.02175",
+    title="DivPrune: Diversity-based Visual Token Pruning for Large Multimodal Models",
+    scorers={"diversity": Scorer(diversity, picks=True)},
+    presets=(
+        Preset(
+            name="divprune",
+            what="Keep the most diverse tokens by max-min distance, before the decoder.",
+            score="diversity",
+            layers=(-1,),
+            published={192: (192,), 128: (128,), 64: (64,)},
+            positions="reindex",
+        ),
+    ),
+)

@@ -1,8 +1,9 @@
 """SparseVLM (arXiv 2410.04417): its counts, its token recycling, and SparseVLM+'s score.
 
-What the published code does in layers 2, 6 and 15, as functions of plain tensors. Raters are chosen
-in `eos.operator.scorers`, the top-k in `eos.operator.select`; this file holds what happens to the
-tokens outside the top-k (v1, v1.5) and how v2 corrects the attention it ranks by.
+What the published code does in layers 2, 6 and 15. Raters, which are the default scorer of EOS, and
+the attention that position alone explains are computed in `eos.operator.scorers`; this file holds
+what happens to the tokens outside the top-k (v1, v1.5) and how v2 corrects the attention it ranks
+by.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,15 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.methods import Method, Preset
+from eos.operator.combine import Combined, OwnOperator
+from eos.operator.scorers import Evidence, Scorer, given
+from eos.operator.select import select
 from eos.tokens import take
 
 VISUAL_TOKENS = 576  # of LLaVA-1.5, which all published counts are for
 STAGE_LAYERS = (2, 6, 15)  # tokens are reduced after these layers
+STRONG_HEADS = 14  # that SparseVLM+ averages, of 32
 NOISE_SCALE = 1e-6  # of the density: it decides between pool tokens that tie, and only those
 
 STAGES_V1: dict[int, list[int]] = {
@@ -42,6 +48,11 @@ def cluster_count(pool: int) -> int:
     return int(pool / 10) + 1
 
 
+def recycled_count(pruned: int) -> int:
+    """Count the tokens that recycling makes of ``pruned`` ones."""
+    return cluster_count(pool_size(pruned)) if pruned else 0
+
+
 def v1_counts(budget: int) -> list[tuple[int, int]]:
     """List (kept, clusters) of each stage of v1 and v1.5 on 576 visual tokens."""
     if budget not in STAGES_V1:
@@ -50,7 +61,7 @@ def v1_counts(budget: int) -> list[tuple[int, int]]:
     tokens = VISUAL_TOKENS
     for top in STAGES_V1[budget]:
         kept = min(top, tokens - 1)
-        clusters = cluster_count(pool_size(tokens - kept))
+        clusters = recycled_count(tokens - kept)
         counts.append((kept, clusters))
         tokens = kept + clusters
     return counts
@@ -63,6 +74,33 @@ def equal_tokens(schedule: Sequence[int]) -> float:
     reduced size, so this is less than `eos.space.cost.mean_tokens`, the number entering a layer.
     """
     return sum(schedule[1:]) / (len(schedule) - 1)
+
+
+def corrected_attention(evidence: Evidence) -> Tensor:
+    """Correct attention for position and trust the strongest heads (SparseVLM+)."""
+    attention = given(evidence.attention, "attention")
+    rows = evidence.rows
+    if rows is None:
+        rows = torch.ones_like(attention[:, 0, :, 0], dtype=torch.bool)
+    heads = min(STRONG_HEADS, attention.shape[1])
+    return corrected_score(attention, given(evidence.gravity, "gravity"), rows, heads=heads)
+
+
+def recycled(evidence: Evidence, scores: Tensor, *, keep: int, sizes: Tensor | None) -> Combined:
+    """Keep the best and merge the best of the rest into a few (SparseVLM v1, arXiv 2410.04417)."""
+    tokens = scores.shape[-1]
+    fits = [k for k in range(1, keep + 1) if k + recycled_count(tokens - k) == keep]
+    if not fits:
+        raise ConfigError(
+            f"expected a count that recycling {tokens} tokens can reach; found {keep}"
+        )
+    kept = fits[-1]
+    chosen = select(scores, kept)
+    clusters = recycle(take(evidence.states, chosen.dropped), scores.gather(1, chosen.dropped))
+    # merged tokens come after the kept ones, in the last places that became free
+    free = chosen.dropped[:, -clusters.shape[1] :]
+    places = torch.cat([chosen.kept, free], dim=1).sort(dim=1).values
+    return Combined(torch.cat([take(evidence.states, chosen.kept), clusters], dim=1), places)
 
 
 def recycle(candidates: Tensor, scores: Tensor, *, noise: Tensor | None = None) -> Tensor:
@@ -90,24 +128,6 @@ def recycle(candidates: Tensor, scores: Tensor, *, noise: Tensor | None = None) 
     return member.mT @ pool / member.sum(dim=1).unsqueeze(-1)
 
 
-def rope_gravity(cos: Tensor, sin: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Compute what attention owes to position alone (v2): RoPE(1)·RoPE(1)ᵀ / √E.
-
-    Args:
-        cos: of the rotary embedding at every position, ``[B, T, E]``.
-        sin: likewise, ``[B, T, E]``.
-        rows: indices of the query rows, ``[B, R]``.
-        columns: indices of the key columns, ``[B, N]``.
-
-    Returns:
-        The logits of all-ones queries and keys, ``[B, R, N]``. They are negative at some distances
-        if the head is small: 5-9% of all pairs at E = 16, none within 640 tokens at E = 128.
-    """
-    half = cos.shape[-1] // 2
-    ones = torch.cat([cos[..., :half] - sin[..., :half], cos[..., half:] + sin[..., half:]], dim=-1)
-    return take(ones, rows) @ take(ones, columns).mT / sqrt(cos.shape[-1])
-
-
 def corrected_score(
     attention: Tensor, gravity: Tensor, rater_mask: Tensor, *, heads: int = 14
 ) -> Tensor:
@@ -124,7 +144,7 @@ def corrected_score(
     """
     if heads > attention.shape[1]:
         raise ConfigError(
-            f"expected at least {heads} attention heads, found {attention.shape[1]}; ask for fewer"
+            f"expected at least {heads} attention heads, found {attention.shape[1]}; score by fewer"
         )
     if not bool(rater_mask.any(dim=-1).all()):
         raise ConfigError("expected a text rater in every sample, found none; use a longer prompt")
@@ -156,3 +176,48 @@ def _clusters(pool: Tensor, noise: Tensor | None) -> Tensor:
 def _highest(scores: Tensor, count: int) -> Tensor:
     """Index the ``count`` highest scores ``[..., N]`` in descending order, first of ties first."""
     return scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
+
+
+RECYCLE = OwnOperator("recycle", recycled)
+METHOD = Method(
+    paper="arXiv 2410.04417",
+    title="SparseVLM: Visual Token Sparsification for Efficient Vision-Language Model Inference",
+    scorers={"corrected-raters": Scorer(corrected_attention, rows="raters", needs=("gravity",))},
+    operators=(RECYCLE,),
+    presets=(
+        Preset(
+            name="sparsevlm-v1-original",
+            what="Version 1 as its code does it: top-k, the best of the rest recycled into "
+            "clusters, positions re-indexed.",
+            score="text-raters",
+            layers=STAGE_LAYERS,
+            published={label: [sum(both) for both in v1_counts(label)] for label in STAGES_V1},
+            positions="reindex",
+            operator=RECYCLE,
+        ),
+        Preset(
+            name="sparsevlm-v1",
+            what="Prune by text raters with version 1's top-k counts, without recycling. Labels "
+            "are the authors' 'Equal Tokens'.",
+            score="text-raters",
+            layers=STAGE_LAYERS,
+            published=STAGES_V1,
+        ),
+        Preset(
+            name="sparsevlm-v2-original",
+            what="Version 2 as its code does it: attention corrected for position, the strongest "
+            "14 heads.",
+            score="corrected-raters",
+            layers=STAGE_LAYERS,
+            published=STAGES_V2,
+        ),
+        Preset(
+            name="sparsevlm-v2",
+            what="Prune by text raters with the counts of version 2 (SparseVLM+). Labels are the "
+            "authors' 'Equal Tokens'.",
+            score="text-raters",
+            layers=STAGE_LAYERS,
+            published=STAGES_V2,
+        ),
+    ),
+)

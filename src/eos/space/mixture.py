@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.operator.scorers import SCORERS, Scorer
+from eos.methods.registry import SCORERS
+from eos.operator.scorers import Scorer
 
 DECIMALS = 3  # of a weight in a name
 

@@ -5,14 +5,21 @@ from the vision tower's class attention and keys; the two fixed forms are those 
 and of DivPrune's fork. What upstream does by accident is done here too, and said where.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.methods import Method, Preset
+from eos.operator.combine import Combined, OwnOperator, in_front, vision_of
+from eos.operator.operate import Omega
+from eos.operator.scorers import Evidence
 
 NEIGHBOURS = 32  # tokens that each kept one is enriched with
+ODD = "an odd budget, since PruMerge+ makes 2k + 1 tokens"
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,36 @@ class PruMerged:
 
     states: Tensor
     kept: Tensor
+
+
+def odd(budget: int) -> int:
+    """Find the smallest number from ``budget`` on that PruMerge+ can make."""
+    return budget + 1 - budget % 2
+
+
+def prumerged(evidence: Evidence, scores: Tensor, *, keep: int, sizes: Tensor | None) -> Combined:
+    """Merge by class attention before the projector (PruMerge, arXiv 2403.15388)."""
+    return _prumerged(evidence, scores, lambda *image: prumerge(*image, keep=keep - 1))
+
+
+def prumerged_plus(
+    evidence: Evidence, scores: Tensor, *, keep: int, sizes: Tensor | None
+) -> Combined:
+    """Merge by class attention and spatial samples (PruMerge+); 2k + 1 tokens come out."""
+    if keep != odd(keep):
+        raise ConfigError(f"expected {ODD}; found {keep}")
+    return _prumerged(evidence, scores, lambda *image: prumerge_plus(*image, keep=keep // 2))
+
+
+def _prumerged(
+    evidence: Evidence, scores: Tensor, merge: Callable[[Tensor, Tensor, Tensor], PruMerged]
+) -> Combined:
+    vision = vision_of(evidence)
+    images = [
+        merge(states[1:], keys[1:], class_attention(queries, keys)).states
+        for states, queries, keys in zip(vision.states, *vision.last, strict=True)
+    ]
+    return in_front(vision.project(torch.stack(images)), scores)
 
 
 def class_attention(queries: Tensor, keys: Tensor) -> Tensor:
@@ -116,3 +153,47 @@ def _merge(states: Tensor, keys: Tensor, attention: Tensor, kept: Tensor) -> Pru
     enriched = states[kept] + weights @ states[others]
     rest = attention[pruned] @ states[pruned]
     return PruMerged(torch.cat([enriched, rest.unsqueeze(0)]), kept)
+
+
+PRUMERGE = OwnOperator("prumerge", prumerged, needs=("vision",))
+PRUMERGE_PLUS = OwnOperator(
+    "prumerge+", prumerged_plus, needs=("vision",), nearest_budget=odd, budgets=ODD
+)
+PUBLISHED = {192: (192,), 128: (128,), 64: (64,)}
+METHOD = Method(
+    paper="arXiv 2403.15388",
+    title="LLaVA-PruMerge: Adaptive Token Reduction for Efficient Large Multimodal Models",
+    operators=(PRUMERGE, PRUMERGE_PLUS),
+    presets=(
+        Preset(
+            name="prumerge+-original",
+            what="PruMerge with spatial samples: 2k + 1 tokens, for the few k that its code can "
+            "place.",
+            score="cls-attention",
+            layers=(-1,),
+            published={193: (193,), 145: (145,), 129: (129,), 65: (65,)},
+            positions="reindex",
+            operator=PRUMERGE_PLUS,
+        ),
+        Preset(
+            name="prumerge+",
+            what="Keep by class attention before the decoder and merge the rest softly into it, "
+            "norms preserved.",
+            score="cls-attention",
+            layers=(-1,),
+            published=PUBLISHED,
+            positions="reindex",
+            operator=Omega(gamma=1.0, tau=0.1, theta=-inf, rho=0.0, nu=1.0),
+        ),
+        Preset(
+            name="prumerge-original",
+            what="Top class attention, each enriched by its 32 likes, and one token for all "
+            "pruned.",
+            score="cls-attention",
+            layers=(-1,),
+            published=PUBLISHED,
+            positions="reindex",
+            operator=PRUMERGE,
+        ),
+    ),
+)

@@ -6,34 +6,29 @@ after the first layer, a third and two thirds of the depth, each keeping what th
 has in the middle of the stretch that follows.
 """
 
-from eos.space import cost
-from eos.space.cost import Dims
-
-LIKE = "sparsevlm-v2"  # whose FLOPs at the same budget are the limit
+from eos.methods import Method, Preset
 
 
-def even_counts(
-    *,
-    tokens: int,
-    budget: int,
-    num_layers: int,
-    dims: Dims,
-    text_tokens: int,
-    max_flops: float,
-) -> tuple[list[int], list[int]]:
+def even_schedule(*, tokens: int, budget: int, num_layers: int) -> tuple[list[int], list[int]]:
     """Lay out the three steps: after which layers, and how many tokens each keeps."""
     layers = sorted({0, round(num_layers / 3), round(2 * num_layers / 3)})
     ends = [*layers[1:], num_layers]
     # shares of the way from m to the budget, in logarithms
     shares = [(start + end) / 2 / num_layers for start, end in zip(layers, ends, strict=True)]
     counts = [round(tokens * (budget / tokens) ** share) for share in shares[:-1]]
+    return layers, [*counts, budget]
 
-    def flops_of(counts: list[int]) -> float:
-        keep_after = dict(zip(layers, counts, strict=True))
-        schedule = cost.stepwise_schedule(tokens, keep_after, num_layers)
-        return float(cost.flops_ratio(schedule, dims, tokens=tokens, text_tokens=text_tokens))
 
-    fitted = cost.fit_to_flops(
-        [*counts, budget], tokens=tokens, max_flops=max_flops, flops_of=flops_of
-    )
-    return layers, fitted or [budget] * len(layers)
+METHOD = Method(
+    paper="a baseline of EOS",
+    presets=(
+        Preset(
+            name="even",
+            what="Prune by text raters in even steps, at the FLOPs of SparseVLM v2: one cut after "
+            "the first layer, then steady shrinking. The baseline that any search must beat.",
+            score="text-raters",
+            rule=even_schedule,
+            flops_like="sparsevlm-v2",
+        ),
+    ),
+)

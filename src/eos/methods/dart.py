@@ -9,6 +9,20 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.methods import Method, Preset
+from eos.operator.scorers import Evidence, Scorer, given, key_norm, ranked
+
+PIVOTS = 4  # visual tokens that the choice starts from
+
+
+def duplication(evidence: Evidence) -> Tensor:
+    """Keep what resembles pivot tokens least (DART, arXiv 2502.11494)."""
+    text, norms, visual = given(evidence.text, "text")
+    pivots = min(PIVOTS, evidence.keep)
+    kept = dart_keep(
+        key_norm(evidence), norms, visual, text, keep=evidence.keep, image_pivots=pivots
+    )
+    return ranked(kept, evidence.states.shape[1])
 
 
 def dart_keep(
@@ -41,8 +55,8 @@ def dart_keep(
     """
     _check(visual, text, keep=keep, image_pivots=image_pivots, text_pivots=text_pivots)
     own = _largest(keys_l1_visual, image_pivots)
-    asked = _rows(text, _largest(keys_l1_text, text_pivots))
-    pivots = torch.cat([_rows(visual, own), asked], dim=1)
+    words = _rows(text, _largest(keys_l1_text, text_pivots))
+    pivots = torch.cat([_rows(visual, own), words], dim=1)
     unit = torch.nn.functional.normalize
     similarity = unit(pivots.float(), dim=-1) @ unit(visual.float(), dim=-1).mT  # [B, P, N]
     taken = torch.zeros_like(keys_l1_visual, dtype=torch.bool).scatter(1, own, True)
@@ -74,3 +88,20 @@ def _check(visual: Tensor, text: Tensor, *, keep: int, image_pivots: int, text_p
             f"expected to keep between {max(1, image_pivots)} (the image pivots) and {tokens} "
             f"tokens, found {keep}"
         )
+
+
+METHOD = Method(
+    paper="arXiv 2502.11494",
+    title="Stop Looking for Important Tokens in Multimodal Language Models: Duplication Matters "
+    "More",
+    scorers={"duplication": Scorer(duplication, needs=("keys", "text"), picks=True)},
+    presets=(
+        Preset(
+            name="dart",
+            what="Keep what resembles pivot tokens least, after layer 1.",
+            score="duplication",
+            layers=(1,),
+            published={192: (166,), 128: (98,), 64: (30,)},
+        ),
+    ),
+)

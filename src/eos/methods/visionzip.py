@@ -10,8 +10,13 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.methods import Method, Preset
+from eos.operator.combine import Combined, OwnOperator, in_front, vision_of
+from eos.operator.scorers import Evidence
 from eos.operator.select import select
 from eos.tokens import take
+
+CONTEXTUAL_SHARE = 10 / 64  # of all tokens: 10 of 64, 20 of 128, 30 of 192
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,16 @@ class Zipped:
     states: Tensor
     kept: Tensor
     targets: Tensor
+
+
+def contextual(evidence: Evidence, scores: Tensor, *, keep: int, sizes: Tensor | None) -> Combined:
+    """Zip the image before the projector, class token included (VisionZip, arXiv 2412.04467)."""
+    vision = vision_of(evidence)
+    share = round(keep * CONTEXTUAL_SHARE)
+    zipped = zip_tokens(
+        vision.states, vision.cls_attention, vision.keys, dominant=keep - share, contextual=share
+    )
+    return in_front(vision.project(zipped.states), scores)
 
 
 def zip_tokens(
@@ -80,3 +95,33 @@ def _check(
             f"expected at least 1 dominant and 1 contextual token, at most {tokens} in all; found "
             f"{dominant} and {contextual}"
         )
+
+
+CONTEXTUAL = OwnOperator("contextual", contextual, needs=("vision",))
+PUBLISHED = {192: (192,), 128: (128,), 64: (64,)}
+METHOD = Method(
+    paper="arXiv 2412.04467",
+    title="VisionZip: Longer is Better but Not Necessary in Vision Language Models",
+    operators=(CONTEXTUAL,),
+    presets=(
+        Preset(
+            name="visionzip-original",
+            what="Dominant patches, the class token itself, and contextual tokens zipped before "
+            "the projector.",
+            score="cls-attention",
+            layers=(-1,),
+            published=PUBLISHED,
+            positions="reindex",
+            operator=CONTEXTUAL,
+        ),
+        Preset(
+            name="visionzip",
+            what="Keep the patches that the vision tower's class token attends to, before the "
+            "decoder.",
+            score="cls-attention",
+            layers=(-1,),
+            published=PUBLISHED,
+            positions="reindex",
+        ),
+    ),
+)
