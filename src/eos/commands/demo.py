@@ -22,6 +22,8 @@ from eos.searching.search import Answer
 
 SEARCHED = "searched"
 SEED = 1  # of the questions; the search never sees the test split
+# half of the default's samples, so that search and evaluation end within ten minutes on two cores
+SHORT = ("validation.samples=180", "explore.confirm_samples=90", "steps=12")
 USE = """\
 import eos
 from eos.miniature.world import example
@@ -44,7 +46,7 @@ def demo_and_show(*, changes: list[str], out: Path, limit: int) -> None:
     console = Console(width=width)
     say = Console(stderr=True)
     say.print("1/2 searching: where, how much and how to reduce", highlight=False)
-    config = read_config(changes=[f"budgets={list(BUDGETS)}", *changes])
+    config = read_config(changes=[f"budgets={list(BUDGETS)}", *SHORT, *changes])
     found = search_watched(config, out / "search", Processes())
     show_search(found, out / "search", width=width)
     plans = save_plans(found, out)
