@@ -18,9 +18,9 @@ def find_plan(
     """Make a plan of a preset's name, a plan or Θ file, or the folder of a run."""
     if kind not in KINDS:
         raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
-    path, wanted = Path(source), cast(BudgetKind, kind)
+    path, counted = Path(source), cast(BudgetKind, kind)
     if path.is_dir():
-        return _plan_of_run(path, budget, wanted)
+        return _plan_of_run(path, budget, counted)
     if not path.suffix and not path.exists():
         source, budget = _with_budget(source, budget)
         if budget is not None and source in searched():
@@ -30,15 +30,15 @@ def find_plan(
         return Plan.preset(
             source,
             budget=budget,
-            kind=wanted,
+            kind=counted,
             visual_tokens=tokens,
             num_layers=layers,
             text_tokens=text,
         )
     if read_schema(path) == "eos.theta/1":
-        return Plan.from_theta(Theta.load(path), budget=budget, kind=wanted, text_tokens=text)
+        return Plan.from_theta(Theta.load(path), budget=budget, kind=counted, text_tokens=text)
     plan = Plan.load(path)
-    return plan if budget is None else plan.rescaled(budget, kind=wanted)
+    return plan if budget is None else plan.rescaled(budget, kind=counted)
 
 
 def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:

@@ -127,8 +127,8 @@ def rescale(
     exponent = 0.0
     for value in logs:
         exponent += share * value
-        wanted = round(tokens * exp(exponent))
-        counts.append(min(counts[-1] if counts else tokens, max(wanted, budget, k_min)))
+        count = round(tokens * exp(exponent))
+        counts.append(min(counts[-1] if counts else tokens, max(count, budget, k_min)))
     return [*counts[:-1], budget]
 
 

@@ -222,12 +222,12 @@ class Theta(nn.Module):
         return self.get_buffer(f"fixed_{group}")
 
     def _rows(self, layers: list[int] | None) -> Tensor:
-        wanted = list(self.sites) if layers is None else layers
-        outside = [layer for layer in wanted if layer not in self.sites]
+        chosen = list(self.sites) if layers is None else layers
+        outside = [layer for layer in chosen if layer not in self.sites]
         if outside:
             first, last = self.sites[0], self.sites[-1]
             raise ConfigError(f"expected layers from {first} to {last}, found {outside}")
-        return torch.tensor([layer - self.sites[0] for layer in wanted], dtype=torch.long)
+        return torch.tensor([layer - self.sites[0] for layer in chosen], dtype=torch.long)
 
 
 def _shared_budget(gates: Tensor, final_frac: float) -> float:
