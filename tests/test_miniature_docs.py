@@ -3,12 +3,19 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from eos import Plan
+from eos.evaluation.results import Results
+from eos.methods.registry import PRESETS
 from eos.miniature.families import FAMILIES
 from eos.miniature.gallery import gallery
 from eos.miniature.world import EVALUATED, examples
+from eos.report.demo import glance
 
 PAGE = Path(__file__).parent.parent / "docs" / "miniature.md"
+BUDGETS = (64, 32, 16)
+SEEDS = ("eos-miniature", "eos-seed-2", "eos-seed-3")
 
 
 def test_the_table_of_families_is_that_of_the_registry():
@@ -26,20 +33,38 @@ def test_the_table_of_families_is_that_of_the_registry():
         assert abs(float(chance.rstrip("%")) - 100 * np.mean(asked)) < 3.5
 
 
-def test_the_table_in_the_readme_is_that_of_the_report():
+def test_the_table_in_the_readme_is_that_of_the_results():
     root = PAGE.parent.parent
-    report = (root / "docs" / "miniature" / "demo.md").read_text(encoding="utf-8")
-    tables: dict[str, list[list[str]]] = {}
-    for cells in cells_of(report):
-        tables.setdefault(cells[0], []).append(cells[1:])
-    section = (root / "README.md").read_text(encoding="utf-8").split("## What `make demo` shows")[1]
-    shown = cells_of(section.split("\n## ")[0])
-    assert len(shown) == 11
-    for name, *costs, accuracy, difference in shown:
-        scores, *differences = tables[name]
-        assert (scores[:3], scores[-1]) == (costs, accuracy)
-        # of the two tables, the second ends with the average's difference and its interval
-        assert [row[-2] for row in differences] == ([difference] if difference else [])
+    results = Results.load(root / "results" / "miniature" / "results.json")
+    section = (root / "README.md").read_text(encoding="utf-8").split("## Does the search win?")[1]
+    table = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
+    assert table == glance(results, BUDGETS).splitlines()  # no row is left out
+    named = {row.name.partition("@")[0] for row in results.rows} - {"full", *SEEDS}
+    assert named <= set(PRESETS)
+    assert len(named) >= 20
+    assert {score.n for row in results.rows for score in row.families.values()} == {200}
+    for budget in BUDGETS:
+        plan = Plan.load(root / "results" / "miniature" / f"plan-{budget}.json")
+        cost = results.row(f"{SEEDS[0]}@{budget}").cost
+        assert (cost.flops_ratio, cost.mean_tokens) == pytest.approx(
+            (plan.expected.flops_ratio, plan.expected.mean_tokens)
+        )
+
+
+def test_every_seed_is_ahead_of_every_preset_at_equal_or_lower_cost():
+    results = Results.load(PAGE.parent.parent / "results" / "miniature" / "results.json")
+    for budget in BUDGETS:
+        limit = results.row(f"sparsevlm-v2@{budget}").cost.flops_ratio
+        found = [results.row(f"{seed}@{budget}") for seed in SEEDS]
+        assert all(row.cost.flops_ratio <= limit for row in found)
+        rivals = [
+            row
+            for row in results.rows
+            if row.cost.flops_ratio <= limit and row.name.partition("@")[0] not in SEEDS
+        ]
+        assert len(rivals) > 30
+        best = max(row.average.accuracy for row in rivals)
+        assert min(row.average.accuracy for row in found) > best
 
 
 def test_the_accuracies_of_the_page_are_those_printed():
