@@ -67,6 +67,18 @@ def test_every_seed_is_ahead_of_every_preset_at_equal_or_lower_cost():
         assert min(row.average.accuracy for row in found) > best
 
 
+def test_the_demos_search_is_ahead_of_every_preset():
+    report = (PAGE.parent / "miniature" / "demo.md").read_text(encoding="utf-8")
+    rows = [cells for cells in cells_of(report) if "@" not in cells[0] and len(cells) == 5]
+    assert len(rows) >= 22  # presets, the full model, the plans found
+    accuracies = {
+        cells[0].strip("`"): [float(cells[i].split()[0]) for i in (2, 4)] for cells in rows[1:]
+    }
+    best = accuracies.pop("searched")
+    for name, others in accuracies.items():
+        assert all(own > other for own, other in zip(best, others, strict=True)), name
+
+
 def test_the_accuracies_of_the_page_are_those_printed():
     names, chances, scores = plain_rows("accuracy.md", ("run", "*chance*", "`full`"))
     printed = dict(zip(names[4:], zip(chances[4:], scores[4:], strict=True), strict=True))
