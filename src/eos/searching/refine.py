@@ -83,7 +83,7 @@ def refine(
         loss, gradient = batch_gradient(teacher, theta, plan=plan, step=step, config=config)
         gradients.append(gradient)
         signal = signal_to_noise(gradients)
-        # a direction that cannot be told from noise needs more samples, as many as there are
+        # a direction within its noise needs more samples, as many as there are
         moves = signal >= 1.0 or len(gradients) == len(teacher.pieces)
         noted = {"loss": loss, "gradient_norm": float(gradient.norm()), "lr": rate}
         noted |= {"signal_to_noise": signal, "batches": len(gradients)}
