@@ -22,10 +22,11 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos import Theta, load_backbone
 from eos.engine.reference import align_layers
-from eos.engine.relaxation import Relaxation
+from eos.engine.relaxation import Relaxation, Search
 from eos.models.backbone import Backbone
 from eos.models.random_llava import TOWER, random_prompt
-from eos.searching.objective import Objective, search_losses
+from eos.searching.gradients import search_losses
+from eos.searching.objective import Objective
 
 VISUAL, TEXT, ANSWER, BUDGET = 576, 64, 8, 64
 VOCABULARY = 4096
@@ -118,14 +119,15 @@ def main() -> None:
     labels[:, -ANSWER:] = inputs["input_ids"][:, -ANSWER:]
     theta = Theta.start(options.layers, visual_tokens=VISUAL, budget=BUDGET)
     layers = (*align_layers(options.layers), options.layers - 1)
-    settings = {
-        "objective": Objective(budget=BUDGET, align_layers=layers if options.to_the_last else None),
-        "relaxation": Relaxation(band=options.band),
+    search = Search(theta, Relaxation(band=options.band))
+    settings: dict[str, Any] = {
+        "objective": Objective(align_layers=layers if options.to_the_last else None),
+        "budget": BUDGET,
         "checkpoint": options.checkpoint,
     }
 
     def ours() -> object:
-        losses = search_losses(backbone, theta, inputs=inputs, labels=labels, **settings)
+        losses = search_losses(backbone, search, inputs=inputs, labels=labels, **settings)
         torch.autograd.backward(losses.total)
         return losses
 

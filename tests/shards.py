@@ -8,9 +8,11 @@ import os
 import torch
 from torch import distributed
 
+from eos.engine.relaxation import Search
 from eos.models.families import FAMILIES
 from eos.models.sharding import shard
-from eos.searching.objective import Objective, search_losses
+from eos.searching.gradients import search_losses
+from eos.searching.objective import Objective
 from eos.space.theta import GROUPS, Theta
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 
@@ -21,9 +23,8 @@ def found(backbone, inputs):
     theta = Theta(backbone.num_layers, visual_tokens=visual)
     labels = torch.full_like(inputs["input_ids"], -100)
     labels[:, -3:] = inputs["input_ids"][:, -3:]
-    losses = search_losses(
-        backbone, theta, inputs=inputs, labels=labels, objective=Objective(budget=4)
-    )
+    given = {"inputs": inputs, "labels": labels, "objective": Objective(), "budget": 4}
+    losses = search_losses(backbone, Search(theta), **given)
     losses.total.backward()
     return torch.cat(
         [losses.total.detach()[None], *(theta.weights[group].grad for group in GROUPS)]

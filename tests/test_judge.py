@@ -11,11 +11,12 @@ from eos import ConfigError, Plan, Step
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.engine.search_pass import labelled_pass
 from eos.models.processor import load_processor, place_batch
 from eos.searching import judge as judge_module
 from eos.searching.focus import focused
 from eos.searching.folder import Journal
-from eos.searching.judge import Judge, answer_logits, disagreement
+from eos.searching.judge import Judge, disagreement
 from eos.searching.processes import Processes
 from eos.searching.race import Entrant, race, rungs
 
@@ -61,10 +62,10 @@ def test_the_full_model_agrees_with_itself_and_others_do_not(made, plans):
 def test_a_disagreement_is_one_minus_exp_of_the_divergence(made, plans):
     backbone, reader = made
     inputs, labels = place_batch(backbone.model, reader.inputs(reader.first(2, at_once=2).answered))
-    logits = [
-        answer_logits(backbone, x, inputs=inputs, labels=labels) for x in (plan(backbone), plans[1])
+    outputs = [
+        labelled_pass(backbone, x, inputs=inputs, labels=labels) for x in (plan(backbone), plans[1])
     ]
-    full, reduced = (log_softmax(x, dim=-1) for x in logits)
+    full, reduced = (log_softmax(x.answers, dim=-1) for x in outputs)
     each = torch.nn.functional.kl_div(reduced, full, log_target=True, reduction="none").sum(-1)
     lengths = (labels != -100).sum(dim=1).tolist()
     expected = [1 - torch.exp(-part.sum()) for part in each.split(lengths)]
@@ -90,7 +91,7 @@ def test_what_the_journal_holds_is_not_measured_again(made, plans, tmp_path, mon
     def fail(*args, **kwargs):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(judge_module, "answer_logits", fail)
+    monkeypatch.setattr(judge_module, "labelled_pass", fail)
     assert torch.equal(second.disagreement(plans, [0, 1]), found)
     assert second.passes == first.passes  # compute counts as if it had been spent
     with pytest.raises(AssertionError, match="measured again"):

@@ -15,11 +15,12 @@ from eos.data.batches import Reader
 from eos.data.samples import UnusableError
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.engine.relaxation import Search
 from eos.models.processor import load_processor, place_inputs
 from eos.searching import folder as folder_module
 from eos.searching.folder import CHECKPOINT
+from eos.searching.gradients import search_losses
 from eos.searching.measure import own_plan, sample_losses
-from eos.searching.objective import search_losses
 from eos.searching.search import find
 
 WORLD = WorldData(families=("presence", "digit"), size=50)
@@ -383,9 +384,8 @@ def test_the_gap_starts_at_what_the_search_minimises(sibling, backbone, finished
     batch = reader.first(2, at_once=2)
     inputs, labels = reader.inputs(batch.answered)
     inputs = place_inputs(backbone.model, inputs)
-    found = search_losses(
-        backbone, theta, inputs=inputs, labels=labels, objective=config.objective.at(64)
-    )
+    given = {"inputs": inputs, "labels": labels, "objective": config.objective, "budget": 64}
+    found = search_losses(backbone, Search(theta), **given)
     plans = {"own": own_plan(theta, config, backbone)}
     deployed = sample_losses(backbone, plans, reader=reader, batch=batch)["own"]
     assert sum(deployed) / 2 == pytest.approx(found.cross_entropy.item(), abs=1e-5)

@@ -5,8 +5,10 @@ import torch
 
 from eos import ConfigError, Plan, Theta
 from eos.engine.reference import Aligned
-from eos.engine.search_pass import Passed
-from eos.searching.objective import Objective, alignment, default_flops, search_losses, weighted
+from eos.engine.relaxation import Search
+from eos.engine.search_pass import PassOutput
+from eos.searching.gradients import search_losses
+from eos.searching.objective import Objective, alignment, default_flops, losses_of
 from eos.space import cost
 from eos.space.cost import LLAMA_7B
 from eos.space.theta import GROUPS
@@ -23,13 +25,14 @@ def backbone():
 
 
 def losses(backbone, theta, inputs, **settings):
-    objective = Objective(**{"budget": 6, "align_layers": [1, 2], **settings})
-    return search_losses(backbone, theta, inputs=inputs, labels=taught(inputs), objective=objective)
+    objective = Objective(**{"align_layers": [1, 2], **settings})
+    given = {"inputs": inputs, "labels": taught(inputs), "objective": objective, "budget": 6}
+    return search_losses(backbone, Search(theta), **given)
 
 
-def penalties(theta, **settings):
-    objective = Objective(**{"budget": 64, **settings})
-    return weighted(Passed(), theta, objective=objective, dims=LLAMA_7B)
+def penalties(theta, budget=64, **settings):
+    given = {"objective": Objective(**settings), "budget": budget, "dims": LLAMA_7B}
+    return losses_of(PassOutput(), theta, **given)
 
 
 def start(**options):
@@ -153,7 +156,7 @@ def test_a_weight_of_zero_skips_the_work(backbone, monkeypatch):
 
 
 def test_impossible_objectives_are_refused():
-    with pytest.raises(ConfigError, match="align_weight of 0 or more, found -1"):
-        Objective(budget=64, align_weight=-1)
+    with pytest.raises(ConfigError, match=r"align_weight: .* 0, found -1"):
+        Objective(align_weight=-1)
     with pytest.raises(ConfigError, match="2 problems"):
-        Objective(budget=0, max_flops=0.0)
+        Objective(max_layers=0, max_flops=0.0)

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from eos import Backbone, Original, Plan, Step, reduced
-from eos.engine.reduced import Reduction
+from eos.engine.forward_pass import ForwardPass
 from eos.methods import sparsevlm
 from eos.methods.sparsevlm import STAGES_V2, v1_counts
 from eos.testing.tiny import CLIP
@@ -46,14 +46,17 @@ def recorded_llava(path, parameters):
     return Backbone(model)
 
 
-class Recording(Reduction):
-    """Notes which of the 576 visual tokens each step leaves."""
+def recording(kept):
+    """Make forward passes that note which of the 576 visual tokens each step leaves."""
 
-    def _reduce(self, call, step, prompt, stage):
-        result = super()._reduce(call, step, prompt, stage)
-        places = self.run.stage.slots[self.run.stage.visual]
-        self.kept = [*getattr(self, "kept", []), places - prompt.visual[0].nonzero()[0]]
-        return result
+    class Recording(ForwardPass):
+        def _reduce(self, call, step):
+            result = super()._reduce(call, step)
+            places = self.stage.slots[self.stage.visual]
+            kept.append(places - self.prompt.visual[0].nonzero()[0])
+            return result
+
+    return Recording
 
 
 @torch.no_grad()
@@ -62,13 +65,8 @@ def run(path, steps, monkeypatch):
     arrays, parameters = load(path)
     backbone = recorded_llava(path, parameters)
     words = parameters["config"]["vocab_size"]
-    handlers = []
-
-    def noting(*arguments):
-        handlers.append(Recording(*arguments))
-        return handlers[-1]
-
-    monkeypatch.setattr("eos.engine.reduced.Reduction", noting)
+    kept = []
+    monkeypatch.setattr("eos.engine.reduced.ForwardPass", recording(kept))
     ids = torch.cat([arrays["system_ids"], torch.full((576,), words), arrays["text_ids"]])[None]
     plan = Plan(visual_tokens=576, num_layers=backbone.num_layers, steps=steps)
 
@@ -77,6 +75,7 @@ def run(path, steps, monkeypatch):
 
     with reduced(backbone, plan) as model:
         prefill = model(input_ids=ids, mm_encoder_outputs=features()).logits[0, -20:, :words]
+    steps_run = len(kept)
     with reduced(backbone, plan) as model:
         decoded = model.generate(
             input_ids=ids,
@@ -89,7 +88,7 @@ def run(path, steps, monkeypatch):
             output_logits=True,
         )
     logits = torch.cat(decoded.logits)[:, :words]
-    return arrays, handlers[0].kept, prefill, decoded, logits
+    return arrays, kept[:steps_run], prefill, decoded, logits
 
 
 def check(path, steps, monkeypatch):

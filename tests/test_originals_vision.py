@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos import Backbone, Original, Plan, Step, reduced
-from eos.engine.reduced import Reduction
+from eos.engine.forward_pass import ForwardPass
 from eos.testing.tiny import IMAGE, TEXT
 from tests.conftest import golden_cases
 
@@ -53,13 +53,13 @@ def visual_states(backbone, arrays, operator, keep, monkeypatch):
     """What enters the decoder as visual tokens under a step before it."""
     seen = []
 
-    class Noting(Reduction):
-        def _reduce(self, call, step, prompt, stage):
-            result = super()._reduce(call, step, prompt, stage)
-            seen.append(result.states[self.run.stage.visual])
+    class Noting(ForwardPass):
+        def _reduce(self, call, step):
+            result = super()._reduce(call, step)
+            seen.append(result.states[self.stage.visual])
             return result
 
-    monkeypatch.setattr("eos.engine.reduced.Reduction", Noting)
+    monkeypatch.setattr("eos.engine.reduced.ForwardPass", Noting)
     step = Step(layer=-1, keep=keep, score="cls-attention", positions="reindex", operator=operator)
     ids = torch.tensor([[1, 5, *[IMAGE] * 576, 7, 8, 9]])
     with reduced(backbone, Plan(visual_tokens=576, num_layers=4, steps=[step])) as model:

@@ -5,7 +5,7 @@ import torch
 
 from eos import ConfigError, Plan
 from eos.engine.reference import align_layers
-from eos.engine.relaxation import Relaxation
+from eos.engine.relaxation import Relaxation, Search
 from eos.engine.search_pass import search_pass
 from eos.models.families import FAMILIES
 from eos.testing.tiny import tiny_backbone, tiny_inputs
@@ -18,8 +18,9 @@ def backbone():
     return tiny_backbone("llava")
 
 
-def passed(backbone, theta, inputs, **options):
-    return search_pass(backbone, theta, inputs=inputs, labels=taught(inputs), **options)
+def passed(backbone, theta, inputs, relaxation=None, **options):
+    search = Search(theta, relaxation or Relaxation())
+    return search_pass(backbone, search, inputs=inputs, labels=taught(inputs), **options)
 
 
 @torch.no_grad()

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from eos import Theta
-from eos.engine import relaxation
+from eos.engine import relaxed_steps
 from eos.engine.reduced import reduced
-from eos.engine.relaxation import Relaxation, carried
+from eos.engine.relaxation import Relaxation
+from eos.engine.relaxed_steps import carried
 from eos.engine.stages import Stage
 from eos.models.attention import key_feature
 from eos.models.backbone import LayerCall
@@ -26,7 +27,7 @@ def watched(monkeypatch):
     theta.set("c", 0.6)
 
     def run(band):
-        seen, weigh, carry = [], relaxation.site_weights, relaxation.carried
+        seen, weigh, carry = [], relaxed_steps.site_weights, relaxed_steps.carried
 
         def weighing(*args, **options):
             weights = weigh(*args, **options)
@@ -41,8 +42,8 @@ def watched(monkeypatch):
 
         labels, options = taught(sample), {"relaxation": Relaxation(band=band)}
         with monkeypatch.context() as patch, reduced(backbone, theta, **options) as model:
-            patch.setattr(relaxation, "site_weights", weighing)
-            patch.setattr(relaxation, "carried", carrying)
+            patch.setattr(relaxed_steps, "site_weights", weighing)
+            patch.setattr(relaxed_steps, "carried", carrying)
             answer_loss(model(**sample, labels=labels).logits, labels).backward()
         return seen
 
@@ -99,7 +100,7 @@ def test_kept_and_carried_tokens_have_the_derivative_of_their_attention_weight(w
     assert int(carries.sum()) == 7
     # of the visual tokens at the second site, which are kept; those carried go on or are lost
     here = after.slots[0][after.visual[0]] - before.slots[0][visual][0]
-    real = after.counts[0][after.visual[0]]
+    real = after.present[0][after.visual[0]]
     hard = torch.zeros(36, dtype=torch.float64)
     hard[here[~real]] = factors[0][~real].double()
     hard[here[real]] = second[0].double().detach()

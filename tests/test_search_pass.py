@@ -5,7 +5,7 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from eos import BackboneError, ConfigError, DataError, Plan, Theta, reduced
-from eos.engine.relaxation import Relaxation
+from eos.engine.relaxation import Relaxation, Search
 from eos.engine.search_pass import search_pass
 from eos.models.attention import KEYWORD, Keys, weighing, weighted_attention
 from eos.models.families import FAMILIES
@@ -289,7 +289,7 @@ def test_nothing_is_left_behind(backbone, checkpoint):
     inputs = tiny_inputs(backbone)
     with reduced(backbone, middle(), checkpoint=checkpoint):
         assert residue(backbone.model) != before
-    search_pass(backbone, middle(), inputs=inputs, labels=taught(inputs), predict=False)
+    search_pass(backbone, Search(middle()), inputs=inputs, labels=taught(inputs), predict=False)
     with pytest.raises(ZeroDivisionError), reduced(backbone, middle(), checkpoint=checkpoint):
         _ = 1 / 0
     assert residue(backbone.model) == before
@@ -298,9 +298,9 @@ def test_nothing_is_left_behind(backbone, checkpoint):
 
 
 def test_what_cannot_be_searched_is_refused(backbone):
-    with pytest.raises(ConfigError, match=r"3 problems:\n  1. expected selection in"):
+    with pytest.raises(ConfigError, match=r"2 problems:\n  1. through: input should be"):
         Relaxation(selection="hard", through="keys", alpha=0.0)
-    with pytest.raises(ConfigError, match="through 'logits' with a band"):
+    with pytest.raises(ConfigError, match="expected 0 with through 'states'"):
         Relaxation(through="states", band=3)
     with pytest.raises(ConfigError, match=r"a fraction or a count, found 2\.5"):
         Relaxation(band=2.5)
@@ -308,7 +308,7 @@ def test_what_cannot_be_searched_is_refused(backbone):
     labels = taught(inputs)
     labels[1] = -100
     with pytest.raises(DataError, match=r"expected an answer.*in samples \[1\]"):
-        search_pass(backbone, middle(), inputs=inputs, labels=labels)
+        search_pass(backbone, Search(middle()), inputs=inputs, labels=labels)
     heads, told = torch.zeros(1, 4, 3, 16), {KEYWORD: Keys(torch.ones(1, 3))}
     module = backbone.layers[0].self_attn
     with weighing([backbone.layers[0]]), pytest.raises(BackboneError, match="found a softcap"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from eos import ConfigError, Plan, Theta
-from eos.engine import relaxation
+from eos.engine import relaxed_steps
 from eos.engine.reduced import reduced
 from eos.engine.relaxation import Relaxation
 from eos.models.attention import key_feature
@@ -175,7 +175,7 @@ def test_every_weight_has_the_derivative_of_a_true_attention_weight(monkeypatch)
     theta = Theta(4, visual_tokens=36).double()
     theta.fix("g", 0.0).fix("g", 1.0, layers=[*SITES]).fix("gamma", 0.0).fix("rho", 0.0)
     theta.set("c", 0.6)
-    seen, choose = [], relaxation.soft_choice
+    seen, choose = [], relaxed_steps.soft_choice
 
     def watching(*args, **options):
         choice = choose(*args, **options)
@@ -183,7 +183,7 @@ def test_every_weight_has_the_derivative_of_a_true_attention_weight(monkeypatch)
         seen.append((args[1], choice))
         return choice
 
-    monkeypatch.setattr(relaxation, "soft_choice", watching)
+    monkeypatch.setattr(relaxed_steps, "soft_choice", watching)
     labels, soft = taught(sample), Relaxation(boundary="soft", alpha=6.0)
     with reduced(backbone, theta, relaxation=soft) as model:
         answer_loss(model(**sample, labels=labels).logits, labels).backward()
@@ -203,14 +203,14 @@ def test_every_weight_has_the_derivative_of_a_true_attention_weight(monkeypatch)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"through": "states"}, "expected through 'logits' with a soft boundary"),
-        ({"selection": "paper"}, "expected selection 'rank' or 'marginal' with a soft boundary"),
-        ({"band": 3}, "expected no band with a soft boundary, found 3"),
+        ({"through": "states"}, "through: expected 'logits' with a soft boundary"),
+        ({"selection": "paper"}, "selection: expected 'rank' or 'marginal' with a soft boundary"),
+        ({"band": 3}, "band: expected 0 with a soft boundary, found 3"),
     ],
 )
 def test_what_does_not_go_with_a_soft_boundary_is_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         Relaxation(boundary="soft", **options)
     Relaxation(boundary="hard", **options)
-    with pytest.raises(ConfigError, match="expected boundary 'hard' or 'soft'"):
+    with pytest.raises(ConfigError, match="should be 'hard' or 'soft'"):
         Relaxation(boundary="round")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eos.models.backbone import Backbone, load_backbone
     from eos.operator.operate import Omega, unified_operator
     from eos.operator.regime import Regime, regime
-    from eos.searching.objective import Objective, search_losses
+    from eos.searching.objective import Objective
     from eos.searching.search import search
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
@@ -48,7 +48,6 @@ __all__ = [
     "reduced",
     "regime",
     "search",
-    "search_losses",
     "unified_operator",
 ]
 
@@ -63,7 +62,7 @@ _HOMES = {
     **dict.fromkeys(["Backbone", "load_backbone"], "eos.models.backbone"),
     "reduced": "eos.engine.reduced",
     "Relaxation": "eos.engine.relaxation",
-    **dict.fromkeys(["Objective", "search_losses"], "eos.searching.objective"),
+    "Objective": "eos.searching.objective",
     "SearchConfig": "eos.searching.settings",
     "search": "eos.searching.search",
     "evaluate": "eos.evaluation.evaluate",

@@ -5,6 +5,7 @@ carries ``"schema": "eos.<kind>/<n>"``.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from math import isnan
@@ -42,8 +43,8 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Artifact(Frozen):
-    """A top-level document: raises its own kind of error, loads from and saves to JSON."""
+class Checked(Frozen):
+    """A value that people make in Python, too: a wrong one raises an error in our own words."""
 
     error: ClassVar[type[EosError]] = ConfigError
 
@@ -51,7 +52,11 @@ class Artifact(Frozen):
         try:
             super().__init__(**data)
         except ValidationError as failure:
-            raise self.error(describe(failure, type(self))) from None
+            raise self.error(problems=problems_of(failure, type(self))) from None
+
+
+class Artifact(Checked):
+    """A top-level document that is loaded from and saved to JSON."""
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -83,9 +88,14 @@ class Artifact(Frozen):
 _TAGS = ("unified", "original", "world", "llava", "hub")
 
 
+def problems_of(failure: ValidationError, model: type[BaseModel]) -> list[str]:
+    """List the problems of a failed validation, with a suggestion for each unknown key."""
+    return [problem for error in failure.errors() for problem in _problems(error, model)]
+
+
 def describe(failure: ValidationError, model: type[BaseModel]) -> str:
-    """Tell all problems of a failed validation in our words, with a suggestion for unknown keys."""
-    return numbered([problem for error in failure.errors() for problem in _problems(error, model)])
+    """Join the problems of a failed validation into one message."""
+    return numbered(problems_of(failure, model))
 
 
 def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
@@ -93,6 +103,8 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     raised = error.get("ctx", {}).get("error")
     if isinstance(raised, ProblemsError):
         return raised.problems
+    if isinstance(raised, EosError) and raised.problems:  # of a value inside this one
+        return [f"{where}{_link(problem)}{problem}" for problem in raised.problems]
     if error["type"] == "extra_forbidden":
         known = _keys_at(model, error["loc"][:-1])
         close = get_close_matches(str(error["loc"][-1]), known, n=1)
@@ -103,6 +115,11 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     message = str(raised) if raised else error["msg"][:1].lower() + error["msg"][1:]
     found = "" if isinstance(error["input"], dict) else f", found {error['input']!r}"
     return [f"{where}: {message}{found}" if where else message]
+
+
+def _link(problem: str) -> str:
+    """Join the path of a value with a problem inside it, which may name a key."""
+    return "." if re.match(r"[\w.]+: ", problem) else ": "
 
 
 class ProblemsError(ValueError):

@@ -4,9 +4,19 @@ Every error a user can cause derives from :class:`EosError` and states what was 
 found and what to do next. Errors of our own invariants stay ``assert``.
 """
 
+from collections.abc import Sequence
+
 
 class EosError(Exception):
-    """Base of every error that a user of EOS can cause."""
+    """Base of every error that a user of EOS can cause.
+
+    Attributes:
+        problems: each by itself, where several were found at once.
+    """
+
+    def __init__(self, message: str = "", *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message or numbered(list(problems)))
+        self.problems = list(problems)
 
 
 class ConfigError(EosError, ValueError):

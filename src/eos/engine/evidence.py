@@ -23,32 +23,33 @@ class Prompt:
     Attributes:
         visual: visual tokens.
         valid: tokens that are not padding.
-        asked: tokens of the prompt proper, without labelled or already generated answer tokens.
+        is_prompt: tokens of the prompt proper, not labelled or already generated answer tokens.
         raters: text tokens whose attention rates visual ones; None if no scorer needs them.
     """
 
     visual: Tensor
     valid: Tensor
-    asked: Tensor
+    is_prompt: Tensor
     raters: Tensor | None = None
 
     def to(self, like: Tensor) -> "Prompt":
         """Move to the device of ``like``."""
         if self.visual.device == like.device:
             return self
-        visual, valid, asked = (x.to(like.device) for x in (self.visual, self.valid, self.asked))
+        masks = (self.visual, self.valid, self.is_prompt)
+        visual, valid, is_prompt = (mask.to(like.device) for mask in masks)
         raters = None if self.raters is None else self.raters.to(like.device)
-        return Prompt(visual, valid, asked, raters)
+        return Prompt(visual, valid, is_prompt, raters)
 
     @property
     def question(self) -> Tensor:
         """Mask of the prompt's text from the first image on, without the system prompt."""
         after = self.visual.long().cumsum(dim=1) > 0
-        return after & ~self.visual & self.valid & self.asked
+        return after & ~self.visual & self.valid & self.is_prompt
 
 
-def read_prompt(call: ModelCall, plan: Plan, backbone: Backbone, *, asked: int) -> Prompt:
-    """Check that a prompt can be reduced by this plan; its first ``asked`` tokens count."""
+def read_prompt(call: ModelCall, plan: Plan, backbone: Backbone, *, length: int) -> Prompt:
+    """Check that a prompt, the first ``length`` tokens, can be reduced by this plan."""
     visual = call.visual
     assert visual is not None
     counts = visual.sum(dim=1)
@@ -64,18 +65,18 @@ def read_prompt(call: ModelCall, plan: Plan, backbone: Backbone, *, asked: int) 
             f"{plan.visual_tokens} an image"
         )
     places = torch.arange(visual.shape[1], device=visual.device)
-    asking = (places < asked).expand_as(visual)
+    is_prompt = (places < length).expand_as(visual)
     if call.answer is not None:
-        asking = asking & ~call.answer
+        is_prompt = is_prompt & ~call.answer
     if call.padding is None:
-        return Prompt(visual, torch.ones_like(visual), asking)
+        return Prompt(visual, torch.ones_like(visual), is_prompt)
     valid = call.padding[:, -visual.shape[1] :].bool()
     if not bool(valid[:, -1].all()):
         raise BackboneError(
             "expected a left-padded batch; found padding on the right. Set padding_side='left' on "
             "the tokenizer"
         )
-    return Prompt(visual, valid, asking)
+    return Prompt(visual, valid, is_prompt)
 
 
 def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
@@ -109,8 +110,9 @@ class Scene:
 
 def evidence_for(backbone: Backbone, scene: Scene, *, score: str, kind: str, keep: int) -> Evidence:
     """Collect what the scorer ``score`` and the operator ``kind`` need, and nothing more."""
-    evidence, wanted = Evidence(take(scene.states, scene.places), keep=keep), needs(score, kind)
-    if "vision" in wanted:
+    evidence = Evidence(take(scene.states, scene.places), keep=keep)
+    needed = needs(score, kind)
+    if "vision" in needed:
         evidence = _with_vision(evidence, scene)
     if scene.layer is None:
         return evidence
@@ -118,15 +120,15 @@ def evidence_for(backbone: Backbone, scene: Scene, *, score: str, kind: str, kee
         rows, counted = _rows(SCORERS[score].rows, scene.prompt, scene.slots)
         attention = _columns(backbone.attention_rows(scene.layer, rows), scene.places)
         evidence = replace(evidence, attention=attention, rows=counted)
-        if "gravity" in wanted:
+        if "gravity" in needed:
             cos, sin = (x.expand(len(rows), -1, -1) for x in scene.layer.rotary)
             evidence = replace(evidence, gravity=rope_gravity(cos, sin, rows, scene.places))
-    if "keys" in wanted:
+    if "keys" in needed:
         keys = backbone.keys(scene.layer)
         evidence = replace(evidence, keys=_at(keys, scene.places))
-        if "text" in wanted:
-            asked = scene.prompt.question.gather(1, scene.slots)
-            norms = keys.abs().sum(dim=(1, 3)).masked_fill(~asked, -torch.inf)
+        if "text" in needed:
+            question = scene.prompt.question.gather(1, scene.slots)
+            norms = keys.abs().sum(dim=(1, 3)).masked_fill(~question, -torch.inf)
             normed = backbone.final_norm(scene.states)
             evidence = replace(evidence, text=(normed, norms, take(normed, scene.places)))
     return evidence
@@ -150,15 +152,15 @@ def _with_vision(evidence: Evidence, scene: Scene) -> Evidence:
     return replace(evidence, cls_attention=attention, vision=vision if images == 1 else None)
 
 
-def _rows(wanted: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:
+def _rows(kind: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:
     """List the query rows a scorer needs, ``[B, R]``, padded; and which of them count."""
-    if wanted == "last":
+    if kind == "last":
         order = torch.arange(slots.shape[1], device=slots.device)
-        last = (order * prompt.asked.gather(1, slots)).amax(dim=1, keepdim=True)
+        last = (order * prompt.is_prompt.gather(1, slots)).amax(dim=1, keepdim=True)
         return last, torch.ones_like(last, dtype=torch.bool)
-    asked = prompt.raters if wanted == "raters" else prompt.question
-    assert asked is not None
-    return listed(asked.gather(1, slots))
+    mask = prompt.raters if kind == "raters" else prompt.question
+    assert mask is not None
+    return listed(mask.gather(1, slots))
 
 
 def listed(mask: Tensor) -> tuple[Tensor, Tensor]:

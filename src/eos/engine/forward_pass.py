@@ -1,34 +1,108 @@
-"""Forward pass: one pass through a backbone, its current stage, and a plan's steps upon it."""
+"""Forward pass: one object is one pass of a backbone under a plan.
 
+It is given everything at construction, is called before every decoder layer and before the final
+norm (`eos.models.hooks`), and is dropped afterwards. Which tokens are left is its `stage`; how a
+step chooses and combines them is the function ``reduce`` (`eos.engine.steps` for plans,
+`eos.engine.relaxation` for Θ).
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
-from eos.engine.evidence import Prompt, Scene, evidence_for
-from eos.engine.stages import Stage, Trace, at_stage, places_of
-from eos.methods.registry import OPERATORS, SCORERS
-from eos.models.backbone import Backbone, LayerCall
+from eos.engine.decoding import Decoding, Trace, continued
+from eos.engine.evidence import Prompt, find_raters, read_prompt
+from eos.engine.reference import Reference
+from eos.engine.stages import Stage, at_stage, places_of
+from eos.errors import BackboneError
+from eos.models.backbone import Backbone, KeyTap, LayerCall
 from eos.models.hooks import ModelCall
-from eos.operator.combine import unified
-from eos.operator.scorers import Evidence
-from eos.space.mixture import add_ranks, components
-from eos.space.step import Operator, Step
+from eos.space.mixture import scorers_of
+from eos.space.plan import Plan
+from eos.space.step import Step
 from eos.tokens import take
 
 
 @dataclass
-class Run:
-    """State of one forward pass: its inputs and the tokens that are left. One object a pass."""
+class ForwardPass:
+    """One forward pass.
 
+    Attributes:
+        backbone: the model.
+        call: the model's inputs.
+        plan: its steps.
+        reduce: executes a step on what enters the layer after it, keeping so many visual tokens.
+        decoding: what earlier passes left.
+        weighted: whether tokens carry attention weights with gradients; then nothing is cached.
+        reference: the full model run beside this one for alignment, or None.
+        logit_positions: places ``[P]`` whose final states (and so logits) are needed; None for all.
+        prompt: of a pass that reduces; set before the first layer.
+        stage: the tokens that are left.
+        trace: of a pass that continues a reduced prompt.
+        previous: inputs of the layer before.
+        sizes: how many tokens each visual one stands for, if the operator tracks it.
+        hard_count: visual tokens under a hard boundary, if the boundary is soft.
+        shortened: whether any token was dropped.
+    """
+
+    backbone: Backbone
     call: ModelCall
-    prompt: Prompt | None = None  # of a pass that reduces
-    stage: Stage | None = None
-    trace: Trace | None = None  # of a pass that continues a reduced prompt
-    previous: LayerCall | None = None
-    sizes: Tensor | None = None  # tokens merged into each visual one, if the operator tracks it
-    counted: int | None = None  # visual tokens under a hard boundary, if it is soft
-    shortened: bool = False
-    cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict)  # at this stage
+    plan: Plan
+    reduce: "Callable[[ForwardPass, LayerCall, Step, int], LayerCall]"
+    decoding: Decoding
+    weighted: bool = False
+    reference: Reference | None = None
+    logit_positions: Tensor | None = None
+    prompt: Prompt | None = field(default=None, init=False)
+    stage: Stage | None = field(default=None, init=False)
+    trace: Trace | None = field(default=None, init=False)
+    previous: LayerCall | None = field(default=None, init=False)
+    sizes: Tensor | None = field(default=None, init=False)
+    hard_count: int | None = field(default=None, init=False)
+    shortened: bool = field(default=False, init=False)
+    _cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict, init=False)
+
+    def enter(self, call: LayerCall) -> LayerCall:
+        """Replace a layer's inputs by those of the tokens that are left."""
+        if call.index == 0:
+            self._open(call)
+        if self.trace is not None:
+            return continued(self.backbone, call, self.trace)
+        if self.prompt is None or self.stage is None:
+            return call if call.added is None else replace(call, states=call.states + call.added)
+        self.stage, self.prompt = self.stage.to(call.states), self.prompt.to(call.states)
+        full = call
+        if call.added is not None:
+            call = replace(call, states=call.states + take(call.added, self.stage.slots))
+        call = self._between_layers(call, full)
+        if self.shortened:
+            call = self._cut(call)
+        if self.weighted and torch.is_grad_enabled():
+            # nothing is decoded from a pass with gradients, and a cache would hold on to it
+            call = replace(call, weights=self.stage.weights, tap=KeyTap(), cache=None)
+        self.previous = call
+        self.decoding.record(call, self.stage, self.prompt.valid)
+        return call
+
+    def leave(self, states: Tensor) -> Tensor:
+        """Restore the prompt's length: a dropped place gets the last kept token's state."""
+        if self.stage is None or self.prompt is None:
+            return states
+        self._close_tap()
+        if self.reference is not None:
+            last = self.backbone.num_layers - 1
+            self.reference.compare(last, states, self.stage, self.prompt)
+        if not self.shortened:
+            return states if self.logit_positions is None else states[:, self.logit_positions]
+        present = places_of(self.stage.present)
+        slots = self.stage.slots.gather(1, present)
+        kept = torch.zeros_like(self.prompt.valid, dtype=torch.long).scatter_(1, slots, 1)
+        last_kept = (kept.cumsum(dim=1) - 1).clamp_min(0)
+        if self.logit_positions is not None:
+            last_kept = last_kept[:, self.logit_positions]
+        return take(states, present.gather(1, last_kept))
 
     @property
     def visual_tokens(self) -> int:
@@ -36,73 +110,88 @@ class Run:
         assert self.prompt is not None
         return int(self.prompt.visual[0].sum())
 
-    def cut(self, backbone: Backbone, call: LayerCall) -> LayerCall:
-        """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""
-        assert self.stage is not None
-        if self.stage.positions is not None:
-            return at_stage(backbone, call, self.stage)
-        key = (id(call.mask), id(call.rotary[0]))
-        if key not in self.cuts:
-            self.cuts[key] = at_stage(backbone, call, self.stage)
-        known = self.cuts[key]
-        return replace(call, mask=known.mask, rotary=known.rotary, position_ids=known.position_ids)
-
     def shorten(
         self, call: LayerCall, stage: Stage, *, stays: Tensor, anchors: Tensor | None
     ) -> LayerCall:
         """Keep the tokens that ``stays`` ``[B, T']`` marks; visual states become ``anchors``."""
-        if bool((stays & stage.counts).all()):
+        if bool((stays & stage.present).all()):
             self.stage, states = stage, call.states
         else:
             index = places_of(stays)
             self.stage, self.shortened, states = stage.kept(index), True, take(call.states, index)
-            self.cuts.clear()
+            self._cuts.clear()
         if anchors is not None:
-            where = (self.stage.visual & self.stage.counts)[..., None]
+            where = (self.stage.visual & self.stage.present)[..., None]
             states = states.masked_scatter(where, anchors.to(states.dtype))
         return replace(call, states=states)
 
+    def _open(self, call: LayerCall) -> None:
+        """Classify the pass: a prompt to reduce, the continuation of one, or neither."""
+        visual, cache = self.call.visual, call.cache
+        past = 0 if cache is None else cache.get_seq_length()
+        self.trace = self.decoding.trace_of(cache)
+        if visual is None and not past:
+            raise BackboneError(
+                "expected input_ids: visual tokens are found by their ids; found inputs_embeds only"
+            )
+        if visual is None or not bool(visual.any()):
+            return
+        if past:
+            raise BackboneError(
+                "expected images in the first prompt only; found new ones on a cache that already "
+                "holds tokens. Start a new cache with the whole conversation"
+            )
+        if cache is not None and cache.is_compileable:
+            raise BackboneError(
+                "expected a dynamic cache, whose layers may differ in length; found a static one. "
+                "Leave cache_implementation unset"
+            )
+        length = self.decoding.prompt_length(self.call, call)
+        self.prompt = read_prompt(self.call, self.plan, self.backbone, length=length)
+        everything = torch.arange(call.states.shape[1], device=call.states.device)
+        self.stage = Stage(everything.expand(len(call.states), -1), self.prompt.visual)
+        scorers = [scorer for step in self.plan.steps for scorer in scorers_of(step.score)]
+        if any(scorer.rows == "raters" for scorer in scorers):
+            self.prompt = replace(self.prompt, raters=find_raters(call.states, self.prompt))
 
-def scored(
-    backbone: Backbone, run: Run, call: LayerCall, *, step: Step, places: Tensor, keep: int
-) -> tuple[Evidence, Tensor]:
-    """Score the visual tokens at ``places`` ``[B, N]`` as a step says, ``[B, N]``.
-
-    Each scorer of a mixture has its own evidence; the operator uses that of the first.
-    """
-    assert run.prompt is not None
-    assert run.stage is not None
-    weights, found = components(step.score), []
-    for name in weights:
-        layer = run.previous
-        if SCORERS[name].ahead:
-            layer = replace(at_stage(backbone, call, run.stage), weights=run.stage.weights)
-        scene = Scene(run.prompt, call.states, run.stage.slots, places, layer, run.call.vision)
-        kind = step.operator.kind
-        evidence = evidence_for(backbone, scene, score=name, kind=kind, keep=keep)
-        found.append((evidence, SCORERS[name].score(evidence)))
-    if len(found) == 1:
-        return found[0]
-    return found[0][0], add_ranks([scores for _, scores in found], list(weights.values()))
-
-
-def execute(backbone: Backbone, run: Run, call: LayerCall, *, step: Step, keep: int) -> LayerCall:
-    """Execute one step of a plan on what enters a layer."""
-    assert run.stage is not None
-    stage, operator, places = run.stage, step.operator, places_of(run.stage.visual)
-    if keep == places.shape[1]:
+    def _between_layers(self, call: LayerCall, full: LayerCall) -> LayerCall:
+        """Reduce, then compare with the full model; ``full`` are the inputs of the full prompt."""
+        assert self.prompt is not None
+        reference, before = self.reference, call.states
+        if reference is not None and full.added is not None:
+            reference.add(full.added)
+        step = next((step for step in self.plan.steps if step.layer + 1 == call.index), None)
+        if step is not None:
+            call = self._reduce(call, step)
+        self._close_tap()
+        if reference is not None:
+            assert self.stage is not None
+            if self.shortened:
+                reference.start(before)
+            reference.compare(call.index - 1, call.states, self.stage, self.prompt)
+            reference.advance(full)
         return call
-    evidence, scores = scored(backbone, run, call, step=step, places=places, keep=keep)
-    if isinstance(operator, Operator):
-        combined = unified(evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm)
-    else:
-        own = OPERATORS[operator.kind]
-        combined = own.combine(evidence, scores, keep=keep, sizes=run.sizes)
-    stays = (~stage.visual).scatter(1, places.gather(1, combined.places), True)
-    call = run.shorten(call, stage, stays=stays, anchors=combined.states)
-    run.sizes = combined.sizes
-    if step.positions == "reindex":
-        assert run.prompt is not None
-        valid = run.prompt.valid.gather(1, run.stage.slots).long()
-        run.stage = replace(run.stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
-    return call
+
+    def _reduce(self, call: LayerCall, step: Step) -> LayerCall:
+        """Execute one step, its count rescaled to the visual tokens of this prompt."""
+        assert self.stage is not None
+        fraction = step.keep / self.plan.visual_tokens
+        present = int((self.stage.visual & self.stage.present)[0].sum())
+        keep = min(present, max(1, round(fraction * self.visual_tokens)))
+        return self.reduce(self, call, step, keep)
+
+    def _cut(self, call: LayerCall) -> LayerCall:
+        """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""
+        assert self.stage is not None
+        if self.stage.positions is not None:
+            return at_stage(self.backbone, call, self.stage)
+        key = (id(call.mask), id(call.rotary[0]))
+        if key not in self._cuts:
+            self._cuts[key] = at_stage(self.backbone, call, self.stage)
+        known = self._cuts[key]
+        return replace(call, mask=known.mask, rotary=known.rotary, position_ids=known.position_ids)
+
+    def _close_tap(self) -> None:
+        """Release the keys recorded in the layer before."""
+        if self.previous is not None and self.previous.tap is not None:
+            self.previous.tap.close()

@@ -34,9 +34,9 @@ def cut_columns(mask: Tensor | None, columns: Tensor, *, total: int) -> Tensor |
         return mask.expand(len(columns), -1).gather(1, index)
     outside = (index < 0)[:, None, None]
     mask = mask.expand(len(columns), -1, -1, -1)
-    wanted = index.clamp_min(0)[:, None, None].expand(-1, mask.shape[1], mask.shape[2], -1)
+    shown = index.clamp_min(0)[:, None, None].expand(-1, mask.shape[1], mask.shape[2], -1)
     shut = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
-    return mask.gather(3, wanted).masked_fill(outside, shut)
+    return mask.gather(3, shown).masked_fill(outside, shut)
 
 
 def rebuild(

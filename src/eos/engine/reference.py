@@ -28,10 +28,6 @@ def align_layers(num_layers: int) -> tuple[int, ...]:
     return tuple(range(EVERY, num_layers, EVERY)) or (num_layers - 1,)
 
 
-class EnoughError(Exception):
-    """Ends a forward pass early: every comparison is done, later layers are not needed."""
-
-
 @dataclass(frozen=True)
 class Aligned:
     """States after one layer, at the same places of the prompt.
@@ -58,7 +54,6 @@ class Reference:
         on: which tokens: text, visual ones that are left, or both.
         states: of the full prompt, ``[B, T, D]``; None until the passes differ.
         pairs: what was compared; layers before the passes differ have no pair.
-        only: whether to leave the model, by `EnoughError`, after the last comparison.
     """
 
     backbone: Backbone
@@ -66,7 +61,6 @@ class Reference:
     on: AlignOn = "text"
     states: Tensor | None = None
     pairs: list[Aligned] = field(default_factory=list)
-    only: bool = False
 
     def __post_init__(self) -> None:
         if self.on not in ("text", "visual", "both"):
@@ -95,9 +89,9 @@ class Reference:
         """Note the states that left ``layer``, if it is one of those."""
         if layer not in self.layers or self.states is None:
             return
-        visual = stage.visual & stage.counts
-        wanted = {"text": ~stage.visual, "visual": visual, "both": ~stage.visual | visual}[self.on]
-        rows, counted = listed(wanted & prompt.valid.gather(1, stage.slots))
+        visual = stage.visual & stage.present
+        compared = {"text": ~stage.visual, "visual": visual, "both": ~stage.visual | visual}
+        rows, counted = listed(compared[self.on] & prompt.valid.gather(1, stage.slots))
         places = stage.slots.gather(1, rows)
         full = take(self.states.to(states.device), places)
         self.pairs.append(Aligned(layer, take(states, rows), full, counted))
@@ -107,8 +101,6 @@ class Reference:
         """Run the layer that is about to run, on the full prompt."""
         if call.index > self.last:
             self.states = None
-            if self.only:
-                raise EnoughError
         if self.states is None:
             return
         self.states = self.backbone.run_layer(replace(call, states=self.states))

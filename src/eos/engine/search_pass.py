@@ -1,31 +1,30 @@
-"""Search pass: what one step of a gradient search computes in a backbone, and nothing more.
+"""Search pass: one pass over a labelled batch, and what it returns to an objective.
 
-One reduced pass with gradients, the full model beside it where states are compared, and logits only
-where answer tokens are predicted.
+Logits only where answer tokens are predicted; with alignment, the full model beside the reduced
+one. `labelled_pass` runs a plan as deployed, or Θ with gradients.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from eos.engine.reduced import Reduction, attached
-from eos.engine.reference import Aligned, AlignOn, EnoughError, Reference, align_layers
-from eos.engine.relaxation import Relaxation, Search
+from eos.engine.reference import Aligned, AlignOn, Reference, align_layers
+from eos.engine.relaxation import Search
 from eos.errors import DataError
 from eos.models.backbone import Backbone
+from eos.models.memory import truncated
 from eos.models.sharding import is_sharded
-from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
-from eos.space.theta import Theta
+from eos.space.plan import Plan
 
 IGNORED = -100  # the label of tokens without a loss
 
 
 @dataclass(frozen=True)
-class Passed:
-    """What the objective takes from a reduced pass.
+class PassOutput:
+    """What a pass over a labelled batch returns.
 
     Attributes:
         logits: at the P places that predict an answer in any sample, ``[B, P, V]``, or None.
@@ -39,66 +38,90 @@ class Passed:
     pairs: tuple[Aligned, ...] = ()
     compared: int = 0
 
+    @property
+    def answers(self) -> Tensor:
+        """Logits of the answers' tokens alone, in float32, ``[A, V]``, A in all samples."""
+        assert self.logits is not None
+        assert self.targets is not None
+        return self.logits[self.targets != IGNORED].float()
+
+
+def labelled_pass(
+    backbone: Backbone,
+    runs: Plan | Search,
+    *,
+    inputs: Mapping[str, Any],
+    labels: Tensor,
+    reference: Reference | None = None,
+    checkpoint: bool = False,
+) -> PassOutput:
+    """Predict the labelled tokens of a batch under a plan or Θ.
+
+    Args:
+        backbone: the frozen model.
+        runs: the plan; or Θ, with gradients to all of it.
+        inputs: of the model, without labels.
+        labels: ``[B, T]``, -100 without a loss; labelled tokens take no part in scoring.
+        reference: the full model for alignment, or None.
+        checkpoint: recompute layers in the backward pass.
+    """
+    positions = predicting_positions(labels)
+    reduction = Reduction(backbone, runs, labels != IGNORED, positions, reference)
+    with attached(reduction, checkpoint=checkpoint) as model:
+        logits = model(**inputs, use_cache=False).logits
+    targets = labels[:, positions + 1]
+    if reference is None:
+        return PassOutput(logits, targets)
+    return PassOutput(logits, targets, tuple(reference.pairs), len(set(reference.layers)))
+
 
 def search_pass(
     backbone: Backbone,
-    theta: Theta,
+    search: Search,
     *,
     inputs: Mapping[str, Any],
     labels: Tensor,
     predict: bool = True,
     align_on: AlignOn | None = "text",
     layers: Sequence[int] | None = None,
-    relaxation: Relaxation | None = None,
-    score: str = DEFAULT_SCORER,
-    input_score: str = INPUT_SCORER,
     checkpoint: bool = False,
-) -> Passed:
+) -> PassOutput:
     """Run Θ on a batch, with gradients to all of Θ.
 
     Args:
         backbone: the frozen model.
-        theta: the variables.
+        search: Θ, its scorers and its relaxation.
         inputs: of the model, without labels.
-        labels: ``[B, T]``, -100 without a loss; labelled tokens take no part in scoring.
+        labels: as of `labelled_pass`.
         predict: whether to compute logits; if not, layers after the last compared do not run.
         align_on: at which tokens to compare with the full model; None runs no reference.
         layers: after which to compare; every fourth if None.
-        relaxation: how gradients reach the counts.
-        score: the scorer in the decoder.
-        input_score: the scorer before the decoder.
         checkpoint: recompute layers in the backward pass.
     """
-    search = Search(theta, relaxation or Relaxation(), score, input_score)
-    handler = Reduction(backbone, search.plan(search.sites()), search=search)
-    handler.answer = labels != IGNORED
-    if align_on is not None:
-        chosen = align_layers(backbone.num_layers) if layers is None else tuple(layers)
-        # a sharded model must not be left halfway: its layers would stay as they are
-        early = not predict and not is_sharded(backbone.model)
-        handler.reference = Reference(backbone, chosen, align_on, only=early)
-    logits = targets = None
-    with attached(backbone, handler, checkpoint=checkpoint) as model:
-        if predict:
-            handler.wanted = taught_places(labels)
-            targets = labels[:, handler.wanted + 1]
-            logits = model(**inputs, use_cache=False).logits
-        elif align_on is not None:
-            with suppress(EnoughError):
-                model(**inputs, use_cache=False, logits_to_keep=1)
-    if handler.reference is None:
-        return Passed(logits, targets)
-    reference = handler.reference
-    return Passed(logits, targets, tuple(reference.pairs), len(set(reference.layers)))
+    given: dict[str, Any] = {"inputs": inputs, "labels": labels, "checkpoint": checkpoint}
+    if align_on is None:
+        return labelled_pass(backbone, search, **given) if predict else PassOutput()
+    chosen = align_layers(backbone.num_layers) if layers is None else tuple(layers)
+    reference = Reference(backbone, chosen, align_on)
+    if predict:
+        return labelled_pass(backbone, search, reference=reference, **given)
+    reduction = Reduction(backbone, search, labels != IGNORED, reference=reference)
+    with attached(reduction, checkpoint=checkpoint) as model:
+        if is_sharded(model):  # every process must run its part of every layer
+            model(**inputs, use_cache=False, logits_to_keep=1)
+        else:
+            with truncated(backbone, after=reference.last):
+                backbone.multimodal(**inputs, use_cache=False)
+    return PassOutput(pairs=tuple(reference.pairs), compared=len(set(reference.layers)))
 
 
-def taught_places(labels: Tensor) -> Tensor:
+def predicting_positions(labels: Tensor) -> Tensor:
     """List the positions that predict a labelled token of any sample, ``[P]``."""
-    taught = labels[:, 1:] != IGNORED
-    untaught = (~taught.any(dim=1)).nonzero().flatten().tolist()
-    if untaught:
+    labelled = labels[:, 1:] != IGNORED
+    without = (~labelled.any(dim=1)).nonzero().flatten().tolist()
+    if without:
         raise DataError(
             f"expected an answer in every sample, marked by labels other than {IGNORED}; found "
-            f"none in samples {untaught} of this batch"
+            f"none in samples {without} of this batch"
         )
-    return taught.any(dim=0).nonzero().flatten()
+    return labelled.any(dim=0).nonzero().flatten()

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from PIL import Image
 
-from eos.engine.reduced import asks_vision, reduced
+from eos.engine.reduced import reads_vision, reduced
 from eos.evaluation.tasks import Item
 from eos.models.backbone import Backbone
 from eos.models.processor import (
@@ -59,7 +59,7 @@ class Desk:
         seen = look_once(model, inputs)
         for run, plan in runs.items():
             # a plan that asks the tower must be there when it looks
-            given = inputs if plan is not None and asks_vision(plan) else seen
+            given = inputs if plan is not None and reads_vision(plan) else seen
             with nullcontext(model) if plan is None else reduced(self.backbone, plan) as running:
                 texts = continue_greedily(
                     running, given, processor=self.processor, new_tokens=new_tokens

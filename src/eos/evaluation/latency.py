@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from eos.engine.reduced import Reduction, asks_vision, reduced
+from eos.engine.reduced import Reduction, reads_vision, reduced
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
 from eos.evaluation.specs import misfits
@@ -221,8 +221,8 @@ class _Bench:
 
     def overhead(self, plan: Plan) -> dict[str, float]:
         """Time our own share of a prefill. A pass of its own: looking at clocks takes time too."""
-        stopwatch = Stopwatch(Reduction(self.backbone, plan))
-        with hooked(self.backbone, stopwatch, vision=asks_vision(plan)) as model:
+        stopwatch = Stopwatch(Reduction(self.backbone, plan).begin)
+        with hooked(self.backbone, stopwatch.started, vision=reads_vision(plan)) as model:
             prompt = self._prompt(plan)
             start = now()
             model(**prompt, use_cache=True, logits_to_keep=1)
@@ -230,7 +230,7 @@ class _Bench:
 
     def _prompt(self, plan: Plan | None) -> dict[str, Any]:
         """Let the vision tower look before the clock starts, if the plan will ask it."""
-        looks = plan is not None and asks_vision(plan)
+        looks = plan is not None and reads_vision(plan)
         return seen_prompt(self.backbone, self.prompt) if looks else self.prompt
 
 

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from eos.config import Frozen
 from eos.data.batches import Answered, Reader
-from eos.engine.relaxation import Relaxation
+from eos.engine.relaxation import Relaxation, Search
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
 from eos.models.processor import place_batch
+from eos.searching.gradients import search_losses
 from eos.searching.measure import answer_losses
-from eos.searching.objective import Objective, search_losses
+from eos.searching.objective import Objective
 from eos.space.plan import Plan
 from eos.space.step import Step, needs
 from eos.space.theta import Theta
@@ -173,19 +174,16 @@ class _Place:
         self, inputs: Mapping[str, Any], labels: Tensor, *, relaxation: Relaxation
     ) -> float:
         """Surrogate derivative of the loss in the compression, mean over samples."""
-        objective = Objective(
-            budget=self.keep, align_weight=0, budget_weight=0, layers_weight=0, flops_weight=0
-        )
+        objective = Objective(align_weight=0, budget_weight=0, layers_weight=0, flops_weight=0)
         theta = self.theta()
         assert theta.retain_schedule()[-1] == self.keep
         losses = search_losses(
             self.comparison.backbone,
-            theta,
+            Search(theta, relaxation, self.comparison.score),
             inputs=inputs,
             labels=labels,
             objective=objective,
-            relaxation=relaxation,
-            score=self.comparison.score,
+            budget=self.keep,
         )
         losses.total.backward()  # type: ignore[no-untyped-call]
         row, gradient = self.layer - theta.sites[0], theta.weights["c"].grad

@@ -1,6 +1,7 @@
-"""Stopwatch: how long somebody else's part of a forward pass takes."""
+"""Stopwatch: the time that callbacks take in forward passes."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
@@ -8,39 +9,49 @@ import torch
 from torch import Tensor
 
 from eos.models.backbone import LayerCall
-from eos.models.hooks import Handler, ModelCall
+from eos.models.hooks import Begin, ModelCall, PassHooks
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
+@dataclass
 class Stopwatch:
-    """A handler that adds up the time another one takes."""
+    """Adds up the seconds that ``begin`` and the callbacks it makes take."""
 
-    def __init__(self, handler: Handler) -> None:
-        self.handler, self.seconds = handler, 0.0
+    begin: Begin
+    seconds: float = 0.0
 
-    def begin(self, call: ModelCall) -> None:
-        """Hear of a new forward pass."""
-        self._timed(self.handler.begin, call)
+    def started(self, call: ModelCall) -> "TimedHooks":
+        """Begin a forward pass whose callbacks are timed."""
+        return TimedHooks(self, self.timed(self.begin, call))
 
-    def enter(self, call: LayerCall) -> LayerCall:
-        """Pass a layer's inputs on."""
-        return self._timed(self.handler.enter, call)
-
-    def leave(self, states: Tensor) -> Tensor:
-        """Pass the final states on."""
-        return self._timed(self.handler.leave, states)
-
-    def _timed(self, function: Callable[[Given], Made], given: Given) -> Made:
+    def timed(self, function: Callable[[Given], Made], given: Given) -> Made:
+        """Call a function and add the time it takes."""
         start = now()
         made = function(given)
         self.seconds += now() - start
         return made
 
 
+@dataclass(frozen=True)
+class TimedHooks:
+    """The callbacks of one forward pass, timed."""
+
+    watch: Stopwatch
+    hooks: PassHooks
+
+    def enter(self, call: LayerCall) -> LayerCall:
+        """Time what happens before a layer."""
+        return self.watch.timed(self.hooks.enter, call)
+
+    def leave(self, states: Tensor) -> Tensor:
+        """Time what happens before the final norm."""
+        return self.watch.timed(self.hooks.leave, states)
+
+
 def now() -> float:
-    """Read the clock when everything that was asked for has been done."""
+    """Read the clock when all work queued on the device is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return perf_counter()

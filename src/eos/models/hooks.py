@@ -5,10 +5,10 @@ knows the keywords of transformers' layers and nothing of reduction.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -47,11 +47,8 @@ class ModelCall:
     vision: VisionTap | None = None
 
 
-class Handler(Protocol):
-    """Callbacks of a forward pass that may replace layer inputs."""
-
-    def begin(self, call: ModelCall) -> None:
-        """Start a new forward pass."""
+class PassHooks(Protocol):
+    """Callbacks of one forward pass that may replace layer inputs."""
 
     def enter(self, call: LayerCall) -> LayerCall:
         """Return the inputs of a decoder layer, replaced or as they are."""
@@ -60,19 +57,23 @@ class Handler(Protocol):
         """Return the input of the final norm, replaced or as it is."""
 
 
+Begin: TypeAlias = Callable[[ModelCall], PassHooks]  # makes the callbacks of a forward pass
+
+
 @contextmanager
 def hooked(
     backbone: Backbone,
-    handler: Handler,
+    begin: Begin,
     *,
     vision: bool = False,
     weighted: bool = False,
     checkpoint: bool = False,
 ) -> Iterator[PreTrainedModel]:
-    """Attach a handler and, if ``vision``, a tap to the vision tower.
+    """Call ``begin`` at every forward pass, and what it returns before every decoder layer.
 
-    ``weighted`` lets the handler weigh keys, ``checkpoint`` recomputes layers in the backward pass.
-    On leaving, the model is exactly what it was.
+    ``vision`` records the vision tower's inputs, ``weighted`` lets callbacks weigh keys,
+    ``checkpoint`` recomputes layers in the backward pass. On leaving, the model is exactly what it
+    was.
     """
     tap = VisionTap(backbone) if vision else None
     _claim(backbone.model)
@@ -86,14 +87,16 @@ def hooked(
         if tap is not None:
             hooks += tap.attach()
         labels: dict[str, Tensor | None] = {}
+        current = _Current(begin(ModelCall()))
         hooks.append(_before(backbone.model, _label_hook(labels)))
-        hooks.append(_before(backbone.multimodal, _model_hook(backbone, handler, labels, tap)))
+        model_hook = _model_hook(backbone, begin, current, labels=labels, tap=tap)
+        hooks.append(_before(backbone.multimodal, model_hook))
         deepstack: dict[int, Tensor] = {}
         if backbone.family.deepstack:
             hooks.append(_before(backbone.decoder, _deepstack_hook(deepstack)))
         for index, layer in enumerate(backbone.layers):
-            hooks.append(_before(layer, _layer_hook(index, handler, deepstack)))
-        hooks.append(_before(backbone.decoder.norm, _norm_hook(handler)))
+            hooks.append(_before(layer, _layer_hook(index, current, deepstack)))
+        hooks.append(_before(backbone.decoder.norm, _norm_hook(current)))
         yield backbone.model
     finally:
         for hook in hooks:
@@ -101,6 +104,13 @@ def hooked(
         settings.close()
         with _lock:
             _owners.pop(backbone.model, None)
+
+
+@dataclass
+class _Current:
+    """The callbacks of the forward pass that is under way."""
+
+    hooks: PassHooks
 
 
 def _before(module: nn.Module, hook: Any) -> Any:
@@ -131,7 +141,9 @@ def _label_hook(labels: dict[str, Tensor | None]) -> Any:
 
 def _model_hook(
     backbone: Backbone,
-    handler: Handler,
+    begin: Begin,
+    current: _Current,
+    *,
     labels: dict[str, Tensor | None],
     tap: VisionTap | None,
 ) -> Any:
@@ -153,7 +165,7 @@ def _model_hook(
         image = encoded.get("image")
         if tap is not None and image is not None and image.hidden_states is None:
             tap.inputs.clear()  # features from elsewhere: the tower has not seen these images
-        handler.begin(ModelCall(ids, visual, padding, answer, tap))
+        current.hooks = begin(ModelCall(ids, visual, padding, answer, tap))
 
     return hook
 
@@ -175,7 +187,7 @@ def _deepstack_hook(deepstack: dict[int, Tensor]) -> Any:
     return hook
 
 
-def _layer_hook(index: int, handler: Handler, deepstack: dict[int, Tensor]) -> Any:
+def _layer_hook(index: int, current: _Current, deepstack: dict[int, Tensor]) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         missing = [name for name in _REQUIRED if name not in kwargs]
         if missing:
@@ -192,7 +204,7 @@ def _layer_hook(index: int, handler: Handler, deepstack: dict[int, Tensor]) -> A
             cache=kwargs["past_key_values"],
             added=deepstack.get(index),
         )
-        new = handler.enter(call)
+        new = current.hooks.enter(call)
         if new is call:
             return None
         kwargs = {
@@ -214,10 +226,10 @@ def _layer_hook(index: int, handler: Handler, deepstack: dict[int, Tensor]) -> A
     return hook
 
 
-def _norm_hook(handler: Handler) -> Any:
+def _norm_hook(current: _Current) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         states = args[0]
-        new = handler.leave(states)
+        new = current.hooks.leave(states)
         return None if new is states else ((new, *args[1:]), kwargs)
 
     return hook

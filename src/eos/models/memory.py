@@ -84,3 +84,15 @@ def remembering(
             with torch.no_grad():
                 multimodal(**inputs, use_cache=False)
         yield memory
+
+
+@contextmanager
+def truncated(backbone: Backbone, *, after: int) -> Iterator[None]:
+    """Let decoder layers after one return their input, where only earlier states are needed."""
+
+    def passed_on(states: Tensor, **kwargs: Any) -> Tensor:
+        return states
+
+    later = list(backbone.layers)[after + 1 :]
+    with overridden([(layer, "forward", passed_on) for layer in later]):
+        yield

@@ -1,15 +1,18 @@
 """Gradients: one step's losses and their derivatives, the same on one process as on several."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from eos.data.batches import Batch, Reader
+from eos.engine.relaxation import Search
+from eos.engine.search_pass import PassOutput, search_pass
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
-from eos.searching.objective import Losses, search_losses
+from eos.searching.objective import Losses, Objective, losses_of
 from eos.searching.processes import Processes
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
@@ -61,18 +64,17 @@ def find_gradients(
     weights = config.objective.weights if apart else {"total": 1.0}
     grads = {name: torch.zeros(sum(p.numel() for p in parameters)).double() for name in weights}
     seen = AtBudget(theta, budget) if config.budgets else theta
+    search = Search(seen, config.relaxation, config.score, config.input_score)
     terms = torch.zeros(len(TERMS), dtype=torch.float64)
     for piece in batch.pieces():
         inputs, labels = place_batch(backbone.model, reader.inputs(piece))
         losses = search_losses(
             backbone,
-            seen,
+            search,
             inputs=inputs,
             labels=labels,
-            objective=config.objective.at(budget),
-            relaxation=config.relaxation.made(),
-            score=config.score,
-            input_score=config.input_score,
+            objective=config.objective,
+            budget=budget,
             checkpoint=config.checkpoint,
         )
         share = len(piece) / config.batch
@@ -97,6 +99,37 @@ def find_gradients(
         finite=bool(total.isfinite().all()),
         norms={name: float(own.norm()) for name, own in found.items()} if apart else {},
     )
+
+
+def search_losses(
+    backbone: Backbone,
+    search: Search,
+    *,
+    inputs: Mapping[str, Any],
+    labels: Tensor,
+    objective: Objective,
+    budget: int,
+    checkpoint: bool = False,
+) -> Losses:
+    """Run Θ on one batch and evaluate the objective (Eq. 13).
+
+    No reference pass is run if λ_a is 0, and neither logits nor late layers if the cross-entropy is
+    off.
+    """
+    output = PassOutput()
+    if objective.ce_weight or objective.align_weight:
+        output = search_pass(
+            backbone,
+            search,
+            inputs=inputs,
+            labels=labels,
+            predict=objective.ce_weight > 0,
+            align_on=objective.align_on if objective.align_weight else None,
+            layers=objective.align_layers,
+            checkpoint=checkpoint,
+        )
+    dims = backbone.dims
+    return losses_of(output, search.theta, objective=objective, budget=budget, dims=dims)
 
 
 def _gradient(term: Tensor, parameters: Sequence[Tensor], *, last: bool) -> Tensor:

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from eos.data.batches import Answered, Batch, Reader
-from eos.engine.reduced import Reduction, asks_vision, attached
-from eos.engine.search_pass import IGNORED, taught_places
+from eos.engine.reduced import reads_vision
+from eos.engine.search_pass import IGNORED, labelled_pass
 from eos.errors import ConfigError, numbered
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
@@ -201,7 +201,7 @@ class Judge:
         known = self.known(piece)
         sharing = self._shares(list(plans.values()))
         found: dict[str, Tensor] = {}
-        blind = {name: plan for name, plan in plans.items() if not asks_vision(plan)}
+        blind = {name: plan for name, plan in plans.items() if not reads_vision(plan)}
         with remembering(
             self.backbone, known.inputs, images=known.images, layers=sharing
         ) as memory:
@@ -214,8 +214,9 @@ class Judge:
         return torch.cat([found[name] for name in plans])
 
     def _one(self, known: Known, plan: Plan) -> Tensor:
-        logits = answer_logits(self.backbone, plan, inputs=known.inputs, labels=known.labels)
-        found = disagreement(log_softmax(logits, dim=-1), known.answers, labels=known.labels)
+        output = labelled_pass(self.backbone, plan, inputs=known.inputs, labels=known.labels)
+        reduced = log_softmax(output.answers, dim=-1)
+        found = disagreement(reduced, known.answers, labels=known.labels)
         return found.cpu()
 
     @torch.no_grad()
@@ -228,24 +229,12 @@ class Judge:
         images: list[Any] = []
         full = Plan(visual_tokens=1, num_layers=self.backbone.num_layers, steps=())
         with remembering(self.backbone, inputs, images=images, layers=False):
-            logits = answer_logits(self.backbone, full, inputs=inputs, labels=labels)
-        known = Known(inputs, labels, log_softmax(logits, dim=-1), images)
+            output = labelled_pass(self.backbone, full, inputs=inputs, labels=labels)
+        known = Known(inputs, labels, log_softmax(output.answers, dim=-1), images)
         held = sum(other.size for other in self._cache.values())
         if held + known.size <= CACHED:
             self._cache[piece] = known
         return known
-
-
-@torch.no_grad()
-def answer_logits(
-    backbone: Backbone, plan: Plan, *, inputs: Mapping[str, Any], labels: Tensor
-) -> Tensor:
-    """Logits that predict the answers' tokens under a plan, as deployed: ``[A, V]``, A in all."""
-    handler = Reduction(backbone, plan)
-    handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
-    with attached(backbone, handler) as model:
-        logits: Tensor = model(**inputs, use_cache=False).logits
-    return logits[labels[:, handler.wanted + 1] != IGNORED].float()
 
 
 def disagreement(reduced: Tensor, full: Tensor, *, labels: Tensor) -> Tensor:

@@ -7,15 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from eos.config import Frozen
 from eos.data.batches import Batch, Reader
-from eos.engine.reduced import Reduction, attached
-from eos.engine.search_pass import IGNORED, taught_places
+from eos.engine.search_pass import labelled_pass
 from eos.errors import PlanError
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
+from eos.searching.objective import sample_cross_entropy
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
 from eos.space.plan import Plan
@@ -98,11 +97,9 @@ def answer_losses(
     backbone: Backbone, plan: Plan, *, inputs: Mapping[str, Any], labels: Tensor
 ) -> list[float]:
     """Cross-entropy of each sample's answer under a plan, as deployed."""
-    handler = Reduction(backbone, plan)
-    handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
-    with attached(backbone, handler) as model:
-        logits = model(**inputs, use_cache=False).logits
-    return _each(logits, labels[:, handler.wanted + 1])
+    output = labelled_pass(backbone, plan, inputs=inputs, labels=labels)
+    losses: list[float] = sample_cross_entropy(output).tolist()
+    return losses
 
 
 def raced_loss(
@@ -151,11 +148,3 @@ def estimate(values: list[float]) -> Estimate:
     """Mean and standard error; the error of a single value is not known and given as 0."""
     error = stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
     return Estimate(mean=round(fmean(values), 6), stderr=round(error, 6))
-
-
-def _each(logits: Tensor, targets: Tensor) -> list[float]:
-    each = cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
-    ).view(targets.shape)
-    means: list[float] = (each.sum(1) / (targets != IGNORED).sum(1)).tolist()
-    return means

@@ -5,32 +5,30 @@ samples, so that a batch costs what its samples cost, however they are grouped. 
 one-sided: they vanish once met. A term of weight 0 is not computed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from eos.config import Checked
 from eos.engine.reference import Aligned, AlignOn
-from eos.engine.relaxation import Relaxation
-from eos.engine.search_pass import IGNORED, Passed, search_pass
-from eos.errors import ConfigError, numbered
-from eos.models.backbone import Backbone
+from eos.engine.search_pass import IGNORED, PassOutput
 from eos.space import cost
 from eos.space.cost import Dims
 from eos.space.plan import TEXT_TOKENS
-from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Theta, default_layers
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What is minimised.
+class Objective(Checked):
+    """What is minimised, but for the budget.
+
+    >>> Objective(max_layers=2).weights["align"]
+    0.1
 
     Attributes:
-        budget: B, the final visual tokens.
         max_layers: C, the number of layers that reduce.
         max_flops: F, FLOPs relative to the full model; by default those of pruning at the paper's
             layers to the same budget.
@@ -46,32 +44,28 @@ class Objective:
         text_tokens: the text length that FLOPs assume.
     """
 
-    budget: int
-    max_layers: float = 3
-    max_flops: float | None = None
+    max_layers: PositiveFloat = 3
+    max_flops: PositiveFloat | None = None
     align_on: AlignOn = "text"
-    align_layers: Sequence[int] | None = None
+    align_layers: tuple[int, ...] | None = None
     align_relative: bool = False
-    ce_weight: float = 1.0
-    align_weight: float = 0.1
-    budget_weight: float = 1.0
-    layers_weight: float = 1.0
-    flops_weight: float = 1.0
-    text_tokens: int = TEXT_TOKENS
+    ce_weight: NonNegativeFloat = 1.0
+    align_weight: NonNegativeFloat = 0.1
+    budget_weight: NonNegativeFloat = 1.0
+    layers_weight: NonNegativeFloat = 1.0
+    flops_weight: NonNegativeFloat = 1.0
+    text_tokens: NonNegativeInt = TEXT_TOKENS
 
-    def __post_init__(self) -> None:
-        weights = [field.name for field in fields(self) if field.name.endswith("_weight")]
-        problems = [
-            f"expected {name} of 0 or more, found {vars(self)[name]}"
-            for name in weights
-            if not vars(self)[name] >= 0
-        ]
-        if self.budget < 1:
-            problems.append(f"expected a budget of 1 token or more, found {self.budget}")
-        if self.max_flops is not None and not self.max_flops > 0:
-            problems.append(f"expected max_flops above 0, found {self.max_flops}")
-        if problems:
-            raise ConfigError(numbered(problems))
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of every term, by the term's name."""
+        return {
+            "cross_entropy": self.ce_weight,
+            "align": self.align_weight,
+            "budget": self.budget_weight,
+            "layers": self.layers_weight,
+            "flops": self.flops_weight,
+        }
 
 
 @dataclass(frozen=True)
@@ -93,78 +87,42 @@ class Losses:
         return {field.name: float(vars(self)[field.name].detach()) for field in fields(self)}
 
 
-def search_losses(
-    backbone: Backbone,
-    theta: Theta,
-    *,
-    inputs: Mapping[str, Any],
-    labels: Tensor,
-    objective: Objective,
-    relaxation: Relaxation | None = None,
-    score: str = DEFAULT_SCORER,
-    input_score: str = INPUT_SCORER,
-    checkpoint: bool = False,
+def losses_of(
+    output: PassOutput, theta: Theta, *, objective: Objective, budget: int, dims: Dims
 ) -> Losses:
-    """Evaluate the objective of Θ on one batch, differentiable in all of Θ (Eq. 13).
-
-    The arguments are those of `eos.engine.search_pass.search_pass`; no reference pass is run if
-    λ_a is 0, and neither logits nor late layers if the cross-entropy is off.
-    """
-    passed = Passed()
-    if objective.ce_weight or objective.align_weight:
-        passed = search_pass(
-            backbone,
-            theta,
-            inputs=inputs,
-            labels=labels,
-            predict=objective.ce_weight > 0,
-            align_on=objective.align_on if objective.align_weight else None,
-            layers=objective.align_layers,
-            relaxation=relaxation,
-            score=score,
-            input_score=input_score,
-            checkpoint=checkpoint,
-        )
-    return weighted(passed, theta, objective=objective, dims=backbone.dims)
-
-
-def weighted(passed: Passed, theta: Theta, *, objective: Objective, dims: Dims) -> Losses:
-    """Put the terms together."""
-    zero = theta.weights["g"].new_zeros(())
-    predicts = passed.logits is not None and passed.targets is not None
+    """Evaluate the objective of Θ on what a pass returned, differentiable in all of Θ (Eq. 13)."""
+    zero, weights = theta.weights["g"].new_zeros(()), objective.weights
+    predicts = output.logits is not None
     terms = {
-        "cross_entropy": answer_loss(passed.logits, passed.targets) if predicts else zero,
-        "align": aligned(passed, objective) if passed.pairs else zero,
-        "budget": over(theta.expected_schedule()[-1] / objective.budget - 1.0),
+        "cross_entropy": sample_cross_entropy(output).mean() if predicts else zero,
+        "align": aligned(output, objective) if output.pairs else zero,
+        "budget": over(theta.expected_schedule()[-1] / budget - 1.0),
         "layers": over(theta.active_layers - objective.max_layers),
-        "flops": flops_excess(theta, objective, dims=dims),
-    }
-    weights = {
-        "cross_entropy": objective.ce_weight,
-        "align": objective.align_weight,
-        "budget": objective.budget_weight,
-        "layers": objective.layers_weight,
-        "flops": objective.flops_weight,
+        "flops": flops_excess(theta, objective, budget=budget, dims=dims),
     }
     terms = {name: term if weights[name] else zero for name, term in terms.items()}
     total = sum((weights[name] * term.to(zero) for name, term in terms.items()), zero)
     return Losses(total=total, **terms)
 
 
-def answer_loss(logits: Tensor | None, targets: Tensor | None) -> Tensor:
-    """Cross-entropy of the answers, ``[B, P, V]`` against ``[B, P]``: a mean over each, then B."""
-    assert logits is not None
-    assert targets is not None
+def sample_cross_entropy(output: PassOutput) -> Tensor:
+    """Cross-entropy of each sample's answer, a mean over its tokens, ``[B]``."""
+    assert output.logits is not None
+    assert output.targets is not None
+    targets = output.targets
     each = cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
+        output.logits.flatten(0, 1).float(),
+        targets.flatten(),
+        ignore_index=IGNORED,
+        reduction="none",
     )
-    return _sample_mean(each.view(targets.shape), targets != IGNORED)
+    return masked_means(each.view(targets.shape), targets != IGNORED)
 
 
-def aligned(passed: Passed, objective: Objective) -> Tensor:
+def aligned(output: PassOutput, objective: Objective) -> Tensor:
     """Alignment of a pass as the objective has it."""
     relative = objective.align_relative
-    return alignment(passed.pairs, layers=passed.compared, relative=relative)
+    return alignment(output.pairs, layers=output.compared, relative=relative)
 
 
 def alignment(pairs: Sequence[Aligned], *, layers: int, relative: bool = False) -> Tensor:
@@ -177,18 +135,19 @@ def alignment(pairs: Sequence[Aligned], *, layers: int, relative: bool = False) 
     distances = []
     for pair in pairs:
         full = pair.full.float()
-        distance = _sample_mean((pair.reduced.float() - full).square().sum(-1), pair.counted)
+        squares = (pair.reduced.float() - full).square().sum(-1)
+        distance = masked_means(squares, pair.counted).mean()
         if relative:
-            distance = distance / _sample_mean(full.square().sum(-1), pair.counted)
+            distance = distance / masked_means(full.square().sum(-1), pair.counted).mean()
         distances.append(distance.to(device))
     return torch.stack(distances).sum() / layers
 
 
-def flops_excess(theta: Theta, objective: Objective, *, dims: Dims) -> Tensor:
+def flops_excess(theta: Theta, objective: Objective, *, budget: int, dims: Dims) -> Tensor:
     """Penalise FLOPs above F, relative to it and squared, as Eq. 13 does for tokens."""
     limit = objective.max_flops
     if limit is None:
-        limit = default_flops(theta, objective.budget, dims=dims, text_tokens=objective.text_tokens)
+        limit = default_flops(theta, budget, dims=dims, text_tokens=objective.text_tokens)
     ratio: Tensor = cost.flops_ratio(
         theta.expected_schedule(),
         dims,
@@ -213,7 +172,7 @@ def over(excess: Tensor) -> Tensor:
     return excess.clamp_min(0.0).square()
 
 
-def _sample_mean(values: Tensor, counted: Tensor) -> Tensor:
-    """Average ``[B, R]`` over what counts in each sample, then over samples."""
+def masked_means(values: Tensor, counted: Tensor) -> Tensor:
+    """Average ``[B, R]`` over what counts in each sample, ``[B]``."""
     counted = counted.to(values.dtype)
-    return ((values * counted).sum(dim=1) / counted.sum(dim=1).clamp_min(1)).mean()
+    return (values * counted).sum(dim=1) / counted.sum(dim=1).clamp_min(1)

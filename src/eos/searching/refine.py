@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from eos.data.batches import Reader
-from eos.engine.reduced import Reduction, attached
 from eos.engine.relaxation import Search
-from eos.engine.search_pass import IGNORED, taught_places
+from eos.engine.search_pass import labelled_pass
 from eos.errors import DataError
 from eos.models.memory import remembering
 from eos.searching.explore import Found, measured, stage
@@ -203,15 +202,11 @@ def learnt_disagreement(
     """
     known, backbone = teacher.known(piece), teacher.backbone
     search = Search(theta, scores={step.layer: step.score for step in plan.steps})
-    handler = Reduction(backbone, search.plan(search.sites()), search=search)
-    handler.answer, handler.wanted = known.labels != IGNORED, taught_places(known.labels)
-    with (
-        remembering(backbone, known.inputs, images=known.images, layers=False),
-        attached(backbone, handler, checkpoint=checkpoint) as model,
-    ):
-        logits: Tensor = model(**known.inputs, use_cache=False).logits
-    rows = known.labels[:, handler.wanted + 1] != IGNORED
-    reduced = log_softmax(logits[rows].float(), dim=-1)
+    with remembering(backbone, known.inputs, images=known.images, layers=False):
+        output = labelled_pass(
+            backbone, search, inputs=known.inputs, labels=known.labels, checkpoint=checkpoint
+        )
+    reduced = log_softmax(output.answers, dim=-1)
     return disagreement(reduced, known.answers, labels=known.labels)
 
 

@@ -16,10 +16,8 @@ from typing_extensions import Self
 from eos.config import Artifact, ExtendedFloat, Frozen, ProblemsError
 from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
-from eos.engine.reference import AlignOn
-from eos.engine.relaxation import Boundary, Relaxation, Through, soft_problems
+from eos.engine.relaxation import Relaxation
 from eos.errors import ConfigError
-from eos.operator.select import SELECTIONS
 from eos.searching.objective import Objective
 from eos.space.cost import K_MIN
 from eos.space.mixture import components
@@ -30,51 +28,6 @@ Method: TypeAlias = Literal["eos", "paper", "random", "tpe"]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 # what may change when a run goes on: how it is watched, not what it finds
 NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
-
-
-class ObjectiveConfig(Frozen):
-    """The terms of Eqs. 13-14 and their weights; see `eos.Objective`."""
-
-    max_layers: PositiveFloat = Objective.max_layers
-    max_flops: PositiveFloat | None = Objective.max_flops
-    align_on: AlignOn = Objective.align_on
-    align_layers: tuple[int, ...] | None = None
-    align_relative: bool = Objective.align_relative
-    ce_weight: NonNegativeFloat = Objective.ce_weight
-    align_weight: NonNegativeFloat = Objective.align_weight
-    budget_weight: NonNegativeFloat = Objective.budget_weight
-    layers_weight: NonNegativeFloat = Objective.layers_weight
-    flops_weight: NonNegativeFloat = Objective.flops_weight
-    text_tokens: int = Objective.text_tokens
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weight of every term, by the term's name."""
-        return {
-            "cross_entropy": self.ce_weight,
-            "align": self.align_weight,
-            "budget": self.budget_weight,
-            "layers": self.layers_weight,
-            "flops": self.flops_weight,
-        }
-
-    def at(self, budget: int) -> Objective:
-        """Make the objective of one budget."""
-        return Objective(budget=budget, **self.model_dump())
-
-
-class RelaxationConfig(Frozen):
-    """How gradients reach the counts; see `eos.Relaxation`."""
-
-    selection: str = Relaxation.selection
-    through: Through = Relaxation.through
-    alpha: PositiveFloat = Relaxation.alpha
-    band: NonNegativeFloat = Relaxation.band
-    boundary: Boundary = Relaxation.boundary
-
-    def made(self) -> Relaxation:
-        """Make what the passes take."""
-        return Relaxation(**self.model_dump())
 
 
 class ValidationConfig(Frozen):
@@ -182,8 +135,8 @@ class SearchConfig(Artifact):
     budget_temperature: tuple[PositiveFloat, PositiveFloat] = (1.0, 2.0)
     score: str = DEFAULT_SCORER
     input_score: str = INPUT_SCORER
-    objective: ObjectiveConfig = ObjectiveConfig()
-    relaxation: RelaxationConfig = RelaxationConfig()
+    objective: Objective = Objective()
+    relaxation: Relaxation = Relaxation()
     answers: Taught = "all"
     max_text_tokens: PositiveInt = 2048
     checkpoint: bool = False
@@ -201,16 +154,6 @@ class SearchConfig(Artifact):
                 components(name)
             except ConfigError as failure:
                 problems.append(f"{key}: {failure}")
-        if self.relaxation.selection not in SELECTIONS:
-            problems.append(
-                f"relaxation.selection: expected one of {', '.join(sorted(SELECTIONS))}; found "
-                f"{self.relaxation.selection!r}"
-            )
-        if self.relaxation.band and self.relaxation.through == "states":
-            problems.append("relaxation.band: expected 0 with through 'states'")
-        if self.relaxation.boundary == "soft":
-            given = (self.relaxation.selection, self.relaxation.through, self.relaxation.band)
-            problems += [f"relaxation.boundary: {problem}" for problem in soft_problems(*given)]
         if self.starts is not None and len(set(self.starts)) != len(self.starts):
             problems.append(f"starts: expected each once, found {list(self.starts)}")
         if self.fix_layers and "g" in self.fix:

@@ -1,0 +1,180 @@
+"""Relaxed steps: execute the sites of Θ with surrogate gradients of their hard choices (Eq. 12).
+
+Every site keeps its top-K exactly as a plan would. Behind that, a kept token has a weight of value
+1 whose derivative is that of its relaxed keep probability; weights of several sites multiply. They
+act where removal acts, on what later layers attend to. A *band* of the next-best tokens can be
+carried along with weight 0: what they would add to the attention is a finite derivative, too. With
+a *soft boundary* the weight is the keep probability itself, in value and derivative: tokens next to
+the threshold are kept in part.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from eos.engine.forward_pass import ForwardPass
+from eos.engine.relaxation import Relaxation, Site
+from eos.engine.stages import Stage, places_of
+from eos.engine.steps import scored
+from eos.models.backbone import LayerCall
+from eos.operator.operate import Omega, unified_operator
+from eos.operator.select import Selection, keep_probability, keep_weight, select
+from eos.operator.soft import soft_choice
+from eos.space.step import Step
+from eos.tokens import take
+
+
+def relax(
+    run: ForwardPass,
+    call: LayerCall,
+    step: Step,
+    keep: int,
+    *,
+    sites: Mapping[int, Site],
+    relaxation: Relaxation,
+) -> LayerCall:
+    """Execute one site of Θ: as a plan's step would, its choice weighed for gradients."""
+    assert run.stage is not None
+    stage, site = run.stage, sites[step.layer]
+    places = places_of(stage.visual & stage.present)
+    moves = torch.is_grad_enabled() and isinstance(site.compression, Tensor)
+    if keep == places.shape[1] and not moves:
+        return call
+
+    @torch.no_grad()  # scores are evidence: nothing is differentiated through them
+    def score(places: Tensor) -> Tensor:
+        return scored(run, call, step=step, places=places, keep=keep)[1]
+
+    scores = score(places)
+    if relaxation.boundary == "soft" and (moves or stage.weights is not None):
+        return softened(
+            run, call, scores, places=places, site=site, relaxation=relaxation, keep=keep
+        )
+    selected = select(scores, keep)
+    kept = places.gather(1, selected.kept)
+    stays = (~stage.visual).scatter(1, kept, True)
+    anchors = operated(call.states, scores, places=places, selected=selected, omega=site.omega)
+    if moves and relaxation.through == "states":
+        weights = site_weights(scores, selected, site=site, relaxation=relaxation)
+        here = take(call.states, kept) if anchors is None else anchors
+        anchors = here * weights.gather(1, selected.kept).unsqueeze(-1).to(here.dtype)
+    elif moves or not bool(stage.present.all()):
+        weights = site_weights(scores, selected, site=site, relaxation=relaxation)
+        band = relaxation.band_of(run.visual_tokens)
+        everyone = places_of(stage.visual)
+        if band:
+            scores = scores if everyone.shape == places.shape else score(everyone)
+            stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
+            stage = weighed(stage, everyone, factors)
+        stage = weighed(stage, places, weights)
+    return run.shorten(call, stage, stays=stays, anchors=anchors)
+
+
+def softened(
+    run: ForwardPass,
+    call: LayerCall,
+    scores: Tensor,
+    *,
+    places: Tensor,
+    site: Site,
+    relaxation: Relaxation,
+    keep: int,
+) -> LayerCall:
+    """Execute one site with a soft boundary on the N tokens at ``places`` ``[B, N]``."""
+    assert run.stage is not None
+    stage = run.stage
+    before = torch.ones_like(scores) if stage.weights is None else stage.weights.gather(1, places)
+    choice = soft_choice(
+        scores,
+        before,
+        compression=site.compression,
+        entering=run.hard_count or places.shape[1],
+        keep=keep,
+        selection=relaxation.selection,
+        alpha=relaxation.alpha,
+    )
+    selected = choice.selected
+    anchors = operated(call.states, scores, places=places, selected=selected, omega=site.omega)
+    if anchors is not None:
+        index = places.gather(1, selected.kept)[..., None].expand_as(anchors)
+        call = replace(call, states=call.states.scatter(1, index, anchors.to(call.states.dtype)))
+    stays = (~stage.visual).scatter(1, places.gather(1, choice.staying), True)
+    stage, run.hard_count = weighed(replace(stage, weights=None), places, choice.weights), keep
+    return run.shorten(call, stage, stays=stays, anchors=None)
+
+
+def site_weights(
+    scores: Tensor, selected: Selection, *, site: Site, relaxation: Relaxation
+) -> Tensor:
+    """Weigh N tokens by one site's choice, ``[B, N]``: 1 if kept, else 0, with a derivative."""
+    compression = torch.as_tensor(site.compression, device=scores.device)
+    probability = keep_probability(
+        scores,
+        compression,
+        selected.kept.shape[-1],
+        selection=relaxation.selection,
+        alpha=relaxation.alpha,
+    )
+    return keep_weight(probability, selected)
+
+
+def weighed(stage: Stage, places: Tensor, factors: Tensor) -> Stage:
+    """Multiply the weights at ``places`` ``[B, N]`` by ``factors``."""
+    before = stage.weights
+    if before is None:
+        before = torch.ones(stage.slots.shape, dtype=factors.dtype, device=factors.device)
+    return replace(stage, weights=before * torch.ones_like(before).scatter(1, places, factors))
+
+
+def carried(
+    stage: Stage, stays: Tensor, scores: Tensor, *, everyone: Tensor, band: int
+) -> tuple[Tensor, Tensor]:
+    """Carry the best ``band`` of the tokens that are not kept along, too.
+
+    A token already carried goes on if it would have been kept here, and then before others; else
+    its weight is a product of two zeros, without a derivative.
+
+    Args:
+        stage: before the site.
+        stays: which tokens stay, ``[B, T']``.
+        scores: of all V visual tokens, also those carried, ``[B, V]``.
+        everyone: their places among the T', ``[B, V]``.
+        band: how many.
+
+    Returns:
+        ``stays`` with them, and factors for the weights of everyone, ``[B, V]``.
+    """
+    kept, outside = stays.gather(1, everyone), ~stage.present.gather(1, everyone)
+    lowest = scores.masked_fill(~kept, torch.inf).amin(dim=1, keepdim=True)
+    lost = outside & (scores < lowest)
+    least = torch.finfo(scores.dtype).min
+    rest = scores.masked_fill(lost, least).masked_fill(kept, -torch.inf)
+    most = min(band, everyone.shape[1] - int(kept[0].sum()))
+    chosen = everyone.gather(1, rest.topk(most, dim=1).indices)
+    return stays.scatter(1, chosen, True), (~lost).to(torch.float32)
+
+
+def operated(
+    states: Tensor, scores: Tensor, *, places: Tensor, selected: Selection, omega: Omega
+) -> Tensor | None:
+    """Apply the operator to the N tokens at ``places`` of ``states`` ``[B, T', D]``: ``[B, K, D]``.
+
+    None if the kept tokens stay as they are. Recomputed in the backward pass: it is cheap, and what
+    it would hold on to is not.
+    """
+    if not selected.dropped.shape[1] or omega.prunes:
+        return None
+    kept, dropped = (places.gather(1, index) for index in (selected.kept, selected.dropped))
+    rest = scores.gather(1, selected.dropped)
+
+    def run(states: Tensor) -> Tensor:
+        anchors, candidates = take(states, kept), take(states, dropped)
+        return unified_operator(anchors, candidates, rest, **omega._asdict())
+
+    if not torch.is_grad_enabled():
+        return run(states)
+    new: Tensor = checkpoint(run, states, use_reentrant=False, preserve_rng_state=False)
+    return new
