@@ -57,15 +57,11 @@ class Relaxation(Checked):
         if self.band and self.through == "states":
             problems.append("band: expected 0 with through 'states', since no layer reads a band")
         if soft and self.through == "states":
-            problems.append(
-                "boundary: expected through 'logits' with a soft boundary, found 'states'"
-            )
+            problems.append("through: expected 'logits' with a soft boundary, found 'states'")
         if soft and self.selection == "paper":  # its probabilities do not sum to the count
-            problems.append(
-                "boundary: expected selection 'rank' or 'marginal' with a soft boundary"
-            )
+            problems.append("selection: expected 'rank' or 'marginal' with a soft boundary")
         if soft and self.band:
-            problems.append(f"boundary: expected no band with a soft boundary, found {self.band:g}")
+            problems.append(f"band: expected 0 with a soft boundary, found {self.band:g}")
         if problems:
             raise ProblemsError(problems)
         return self
