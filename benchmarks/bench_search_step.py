@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos import Theta, load_backbone
 from eos.engine.reference import align_layers
-from eos.engine.relaxation import Relaxation, Search
+from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.models.backbone import Backbone
 from eos.models.random_llava import TOWER, random_prompt
 from eos.searching.gradients import search_losses
@@ -119,7 +119,7 @@ def main() -> None:
     labels[:, -ANSWER:] = inputs["input_ids"][:, -ANSWER:]
     theta = Theta.start(options.layers, visual_tokens=VISUAL, budget=BUDGET)
     layers = (*align_layers(options.layers), options.layers - 1)
-    search = Search(theta, Relaxation(band=options.band))
+    search = RelaxedTheta(theta, Relaxation(band=options.band))
     settings: dict[str, Any] = {
         "objective": Objective(align_layers=layers if options.to_the_last else None),
         "budget": BUDGET,

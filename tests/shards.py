@@ -8,7 +8,7 @@ import os
 import torch
 from torch import distributed
 
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.models.families import FAMILIES
 from eos.models.sharding import shard
 from eos.searching.gradients import search_losses
@@ -24,7 +24,7 @@ def found(backbone, inputs):
     labels = torch.full_like(inputs["input_ids"], -100)
     labels[:, -3:] = inputs["input_ids"][:, -3:]
     given = {"inputs": inputs, "labels": labels, "objective": Objective(), "budget": 4}
-    losses = search_losses(backbone, Search(theta), **given)
+    losses = search_losses(backbone, RelaxedTheta(theta), **given)
     losses.total.backward()
     return torch.cat(
         [losses.total.detach()[None], *(theta.weights[group].grad for group in GROUPS)]

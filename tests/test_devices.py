@@ -13,7 +13,7 @@ import eos
 from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.models.devices import device_of
 from eos.models.families import FAMILIES
 from eos.models.processor import fingerprint, load_processor, place_inputs
@@ -48,7 +48,7 @@ def test_it_is_searched_as_if_it_were_here(offloaded, sibling, batch):
         theta = eos.Theta(3, visual_tokens=576)
         inputs = place_inputs(backbone.model, batch[0])
         given = {"inputs": inputs, "labels": batch[1], "objective": eos.Objective()}
-        losses = search_losses(backbone, Search(theta), budget=64, **given)
+        losses = search_losses(backbone, RelaxedTheta(theta), budget=64, **given)
         losses.total.backward()
         assert all(weight.grad.abs().sum() > 0 for weight in theta.weights.values())
         return [losses.total, *(weight.grad for weight in theta.weights.values())]

@@ -10,18 +10,18 @@ import pytest
 import torch
 
 import eos
-from eos import ConfigError, DataError, EosError, SearchConfig, Theta
+from eos import ConfigError, DataError, EosError, Plan, SearchConfig, Theta
 from eos.data.batches import Reader
 from eos.data.samples import UnusableError
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.models.processor import load_processor, place_inputs
 from eos.searching import folder as folder_module
 from eos.searching.folder import CHECKPOINT
 from eos.searching.gradients import search_losses
-from eos.searching.measure import own_plan, sample_losses
-from eos.searching.search import find
+from eos.searching.measure import sample_losses
+from eos.searching.search import search as find
 
 WORLD = WorldData(families=("presence", "digit"), size=50)
 FILES = ("theta.json", "plan.json", "history.jsonl", CHECKPOINT, "config.yaml")
@@ -119,8 +119,8 @@ def test_without_a_folder_nothing_is_kept(backbone, finished, tmp_path, monkeypa
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
-    theta = eos.search(backbone, WORLD, settings())  # of the world, the validation split is known
-    assert repr(theta) == repr(finished[1].theta)
+    found = eos.search(backbone, WORLD, settings())  # of the world, the validation split is known
+    assert repr(found.theta) == repr(finished[1].theta)
     assert list(tmp_path.iterdir()) == []
     assert torch.equal(torch.rand(1), expected)  # nobody's random numbers were touched
 
@@ -385,8 +385,8 @@ def test_the_gap_starts_at_what_the_search_minimises(sibling, backbone, finished
     inputs, labels = reader.inputs(batch.answered)
     inputs = place_inputs(backbone.model, inputs)
     given = {"inputs": inputs, "labels": labels, "objective": config.objective, "budget": 64}
-    found = search_losses(backbone, Search(theta), **given)
-    plans = {"own": own_plan(theta, config, backbone)}
+    found = search_losses(backbone, RelaxedTheta(theta), **given)
+    plans = {"own": Plan.from_theta(theta, every_layer=True)}
     deployed = sample_losses(backbone, plans, reader=reader, batch=batch)["own"]
     assert sum(deployed) / 2 == pytest.approx(found.cross_entropy.item(), abs=1e-5)
     gap = finished[1].gaps[0]

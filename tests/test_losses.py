@@ -5,7 +5,7 @@ import torch
 
 from eos import ConfigError, Plan, Theta
 from eos.engine.reference import Aligned
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.engine.search_pass import PassOutput
 from eos.searching.gradients import search_losses
 from eos.searching.objective import Objective, alignment, default_flops, losses_of
@@ -27,7 +27,7 @@ def backbone():
 def losses(backbone, theta, inputs, **settings):
     objective = Objective(**{"align_layers": [1, 2], **settings})
     given = {"inputs": inputs, "labels": taught(inputs), "objective": objective, "budget": 6}
-    return search_losses(backbone, Search(theta), **given)
+    return search_losses(backbone, RelaxedTheta(theta), **given)
 
 
 def penalties(theta, budget=64, **settings):
@@ -41,7 +41,7 @@ def start(**options):
 
 def test_cross_entropy_is_the_models_own_on_the_answers(backbone):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()
-    logits = deployed(backbone, Plan.from_theta(theta, max_layers=None), inputs)
+    logits = deployed(backbone, Plan.from_theta(theta, every_layer=True), inputs)
     wanted = answer_loss(logits, taught(inputs))
     found = losses(backbone, theta, inputs).cross_entropy
     assert torch.allclose(found, wanted, atol=1e-5)

@@ -7,6 +7,7 @@ import pytest
 
 from eos import Operator, Plan, PlanError, Step, Theta
 from eos.space.cost import Dims
+from eos.space.deployment import Deployment
 
 MERGE = Operator(gamma=1.0, tau=0.0, theta=-inf)
 
@@ -194,11 +195,16 @@ def start():
     return Theta.start(32, visual_tokens=576, budget=64)
 
 
+def plan_of(theta, *, every_layer=False, **deployment):
+    theta.deployment = Deployment(**deployment)
+    return Plan.from_theta(theta, every_layer=every_layer)
+
+
 def test_a_plan_takes_the_largest_gates():
     theta = start().set("g", 0.7, layers=[20]).set("g", 0.6, layers=[25])
     assert [s.layer for s in Plan.from_theta(theta).steps] == [2, 6, 15]
-    assert [s.layer for s in Plan.from_theta(theta, max_layers=4).steps] == [2, 6, 15, 20]
-    assert [s.layer for s in Plan.from_theta(theta, max_layers=9).steps] == [2, 6, 15, 20, 25]
+    assert [s.layer for s in plan_of(theta, max_layers=4).steps] == [2, 6, 15, 20]
+    assert [s.layer for s in plan_of(theta, max_layers=9).steps] == [2, 6, 15, 20, 25]
 
 
 @pytest.mark.parametrize("budget", [192, 64, 16])
@@ -210,7 +216,7 @@ def test_a_plan_of_theta_meets_any_budget(budget):
 
 def test_all_layers_give_exactly_the_search_forward_counts():
     theta = start()
-    assert Plan.from_theta(theta, max_layers=None).schedule == theta.retain_schedule()
+    assert Plan.from_theta(theta, every_layer=True).schedule == theta.retain_schedule()
     assert Plan.from_theta(theta).schedule != theta.retain_schedule()
 
 
@@ -242,9 +248,9 @@ def test_a_reduced_input_is_a_step_before_the_decoder():
         (-1, "dissimilarity"),
         (6, "text-raters"),
     ]
-    exact = Plan.from_theta(theta, max_layers=None, input_score="cls-attention")
+    exact = plan_of(theta, input_score="cls-attention", every_layer=True)
     assert exact.schedule == theta.retain_schedule()
     assert exact.steps[0].score == "cls-attention"
     assert (
-        exact.expected.flops_ratio < Plan.from_theta(start(), max_layers=None).expected.flops_ratio
+        exact.expected.flops_ratio < Plan.from_theta(start(), every_layer=True).expected.flops_ratio
     )

@@ -5,7 +5,7 @@ import torch
 
 from eos import ConfigError, Plan
 from eos.engine.reference import align_layers
-from eos.engine.relaxation import Relaxation, Search
+from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.engine.search_pass import search_pass
 from eos.models.families import FAMILIES
 from eos.testing.tiny import tiny_backbone, tiny_inputs
@@ -19,7 +19,7 @@ def backbone():
 
 
 def passed(backbone, theta, inputs, relaxation=None, **options):
-    search = Search(theta, relaxation or Relaxation())
+    search = RelaxedTheta(theta, relaxation or Relaxation())
     return search_pass(backbone, search, inputs=inputs, labels=taught(inputs), **options)
 
 
@@ -117,7 +117,7 @@ def test_logits_are_those_of_the_answers(kind):
     inputs = tiny_inputs(backbone, texts=(9, 6))
     theta = middle(tokens_of(backbone, inputs))
     found = passed(backbone, theta, inputs)
-    wanted = deployed(backbone, Plan.from_theta(theta, max_layers=None), inputs)
+    wanted = deployed(backbone, Plan.from_theta(theta, every_layer=True), inputs)
     assert torch.allclose(found.logits, wanted[:, -4:-1], atol=1e-5)
     assert torch.equal(found.targets, inputs["input_ids"][:, -3:])
     closed = theta.fix("g", 0.0)

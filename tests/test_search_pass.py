@@ -5,7 +5,7 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from eos import BackboneError, ConfigError, DataError, Plan, Theta, reduced
-from eos.engine.relaxation import Relaxation, Search
+from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.engine.search_pass import search_pass
 from eos.models.attention import KEYWORD, Keys, weighing, weighted_attention
 from eos.models.families import FAMILIES
@@ -84,7 +84,7 @@ def deployed(backbone, plan, inputs):
 @every_relaxation
 def test_the_search_forward_is_that_of_the_plan_with_its_counts(backbone, relaxation, input_site):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle(input_site=input_site)
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     assert len(plan.steps) == 4 + input_site
     found, _ = loss_and_gradients(backbone, theta, inputs, relaxation=relaxation)
     assert (found.logits - deployed(backbone, plan, inputs)).abs().max() <= 1e-5
@@ -101,7 +101,7 @@ def test_every_family_searches(backbones, kind, band):
     theta = middle(tokens_of(backbone, inputs), input_site=True)
     options = {"relaxation": Relaxation(band=band)}
     found, gradients = loss_and_gradients(backbone, theta, inputs, **options)
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     assert (found.logits - deployed(backbone, plan, inputs)).abs().max() <= 1e-5
     for group, gradient in gradients.items():
         assert gradient.isfinite().all()
@@ -258,7 +258,7 @@ def test_a_padded_batch_is_its_samples(backbone, relaxation):
 @torch.no_grad()
 def test_without_gradients_theta_decodes_as_its_plan(backbone):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     found, wanted = decoded(backbone, theta, inputs), decoded(backbone, plan, inputs)
     assert torch.equal(found.sequences, wanted.sequences)
     assert gap(found.logits, wanted.logits) <= 1e-5
@@ -271,7 +271,7 @@ def test_theta_is_read_anew_at_every_pass(backbone):
         theta.set("c", 0.9)
         after = model(**inputs).logits
     assert not torch.allclose(before, after, atol=1e-3)
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     with torch.no_grad(), reduced(backbone, plan) as model:
         assert torch.allclose(model(**inputs).logits, after, atol=1e-5)
 
@@ -279,7 +279,7 @@ def test_theta_is_read_anew_at_every_pass(backbone):
 def test_several_images_keep_the_fractions(backbone):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6), images=2), middle()
     found, _ = loss_and_gradients(backbone, theta, inputs, relaxation=Relaxation(band=4))
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     assert (found.logits - deployed(backbone, plan, inputs)).abs().max() <= 1e-5
 
 
@@ -289,7 +289,9 @@ def test_nothing_is_left_behind(backbone, checkpoint):
     inputs = tiny_inputs(backbone)
     with reduced(backbone, middle(), checkpoint=checkpoint):
         assert residue(backbone.model) != before
-    search_pass(backbone, Search(middle()), inputs=inputs, labels=taught(inputs), predict=False)
+    search_pass(
+        backbone, RelaxedTheta(middle()), inputs=inputs, labels=taught(inputs), predict=False
+    )
     with pytest.raises(ZeroDivisionError), reduced(backbone, middle(), checkpoint=checkpoint):
         _ = 1 / 0
     assert residue(backbone.model) == before
@@ -308,7 +310,7 @@ def test_what_cannot_be_searched_is_refused(backbone):
     labels = taught(inputs)
     labels[1] = -100
     with pytest.raises(DataError, match=r"expected an answer.*in samples \[1\]"):
-        search_pass(backbone, Search(middle()), inputs=inputs, labels=labels)
+        search_pass(backbone, RelaxedTheta(middle()), inputs=inputs, labels=labels)
     heads, told = torch.zeros(1, 4, 3, 16), {KEYWORD: Keys(torch.ones(1, 3))}
     module = backbone.layers[0].self_attn
     with weighing([backbone.layers[0]]), pytest.raises(BackboneError, match="found a softcap"):

@@ -17,7 +17,7 @@ from eos.searching.moves import OPERATORS
 from eos.searching.planner import scorers_by_site
 from eos.searching.profile import Profile
 from eos.searching.refine import refined_steps, signal_to_noise
-from eos.searching.search import find
+from eos.searching.search import search as find
 from tests.test_search_cli import launched
 
 WORLD = WorldData(families=("presence", "digit"), size=50)
@@ -53,7 +53,7 @@ def test_a_search_leaves_plans_a_profile_and_what_it_measured(finished):
     assert names == {*FILES, *folders, *trials, "config.yaml", "env.json"}
     assert {b: plan.expected.final_tokens for b, plan in answer.plans.items()} == {64: 64, 16: 16}
     assert answer.plan == answer.plans[64] == Plan.load(out / "plan.json")
-    assert Plan.from_theta(Theta.load(out / "theta.json"), max_layers=None).schedule == (
+    assert Plan.from_theta(Theta.load(out / "theta.json"), every_layer=True).schedule == (
         answer.plan.schedule
     )
     for name in (*FILES, "config.yaml"):

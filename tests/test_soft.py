@@ -141,7 +141,7 @@ def test_a_sharp_boundary_is_the_deployed_pass(kind, selection):
     backbone = tiny_backbone(kind)
     inputs = tiny_inputs(backbone, texts=(9, 6))
     theta = middle(tokens_of(backbone, inputs), input_site=True)
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     labels = taught(inputs)
     wanted = answer_loss(deployed(backbone, plan, inputs), labels).item()
 
@@ -158,7 +158,7 @@ def test_a_sharp_boundary_is_the_deployed_pass(kind, selection):
 def test_without_gradients_the_boundary_is_hard():
     backbone = tiny_backbone("llava")
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()
-    plan = Plan.from_theta(theta, max_layers=None)
+    plan = Plan.from_theta(theta, every_layer=True)
     wanted, soft = deployed(backbone, plan, inputs), Relaxation(boundary="soft")
     with reduced(backbone, theta, relaxation=soft) as model:
         with torch.no_grad():

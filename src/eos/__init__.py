@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from eos.operator.operate import Omega, unified_operator
     from eos.operator.regime import Regime, regime
     from eos.searching.objective import Objective
+    from eos.searching.result import SearchResult
     from eos.searching.search import search
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
@@ -40,6 +41,7 @@ __all__ = [
     "Relaxation",
     "Results",
     "SearchConfig",
+    "SearchResult",
     "Step",
     "Theta",
     "__version__",
@@ -65,6 +67,7 @@ _HOMES = {
     "Objective": "eos.searching.objective",
     "SearchConfig": "eos.searching.settings",
     "search": "eos.searching.search",
+    "SearchResult": "eos.searching.result",
     "evaluate": "eos.evaluation.evaluate",
     "Results": "eos.evaluation.results",
     "Theta": "eos.space.theta",

@@ -18,7 +18,7 @@ from eos.report.search import show_search
 from eos.runs.files import write_atomically
 from eos.searching.files import read_config
 from eos.searching.processes import Processes
-from eos.searching.search import Answer
+from eos.searching.result import SearchResult
 
 SEARCHED = "searched"
 SEED = 1  # of the questions; the search never sees the test split
@@ -68,7 +68,7 @@ def demo_and_show(*, changes: list[str], out: Path, limit: int) -> None:
     console.print(f"\nsaved {files}; to use the plan:\n\n{use}", highlight=False, markup=False)
 
 
-def save_plans(found: Answer, out: Path) -> dict[str, Path]:
+def save_plans(found: SearchResult, out: Path) -> dict[str, Path]:
     """Write the found plan of every budget."""
     paths = {f"{SEARCHED}@{budget}": out / f"plan-{budget}.json" for budget in BUDGETS}
     for budget, path in zip(BUDGETS, paths.values(), strict=True):

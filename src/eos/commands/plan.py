@@ -6,7 +6,7 @@ from typing import cast
 from eos.commands.validate import read_schema
 from eos.errors import ConfigError
 from eos.space.plan import BudgetKind, Plan
-from eos.space.searched import load_searched, searched
+from eos.space.searched import load_plan_of_run, load_searched, searched
 from eos.space.theta import Theta
 
 KINDS = ("final", "mean", "published")
@@ -20,7 +20,7 @@ def find_plan(
         raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
     path, counted = Path(source), cast(BudgetKind, kind)
     if path.is_dir():
-        return _plan_of_run(path, budget, counted)
+        return load_plan_of_run(path, budget, kind=counted)
     if not path.suffix and not path.exists():
         source, budget = _with_budget(source, budget)
         if budget is not None and source in searched():
@@ -36,23 +36,9 @@ def find_plan(
             text_tokens=text,
         )
     if read_schema(path) == "eos.theta/1":
-        return Plan.from_theta(Theta.load(path), budget=budget, kind=counted, text_tokens=text)
+        return Plan.from_theta(Theta.load(path), budget=budget, kind=counted)
     plan = Plan.load(path)
     return plan if budget is None else plan.rescaled(budget, kind=counted)
-
-
-def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:
-    """Take the plan that a run found for this budget; else rescale its main plan.
-
-    A run that has not finished has only Θ.
-    """
-    own, main = folder / f"plan-{budget}.json", folder / "plan.json"
-    if kind == "final" and own.exists():
-        return Plan.load(own)
-    if not main.exists() and (folder / "theta.json").exists():
-        return Plan.from_theta(Theta.load(folder / "theta.json"), budget=budget, kind=kind)
-    plan = Plan.load(main)
-    return plan if budget is None else plan.rescaled(budget, kind=kind)
 
 
 def _with_budget(source: str, budget: int | None) -> tuple[str, int | None]:

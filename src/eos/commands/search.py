@@ -21,8 +21,9 @@ from eos.models.processor import load_processor, locate
 from eos.report.search import show_search
 from eos.searching.files import read_config
 from eos.searching.processes import Processes
+from eos.searching.result import SearchResult
 from eos.searching.run import Status
-from eos.searching.search import Answer, find
+from eos.searching.search import search
 from eos.searching.settings import SearchConfig
 
 WIDTH = 120  # of tables that go to a file
@@ -46,7 +47,7 @@ def search_and_show(
         show_search(found, out, width=None if sys.stdout.isatty() else WIDTH)
 
 
-def as_data(found: Answer, out: Path) -> dict[str, Any]:
+def as_data(found: SearchResult, out: Path) -> dict[str, Any]:
     """Say the same for machines."""
     return {
         "out": str(out),
@@ -59,7 +60,7 @@ def as_data(found: Answer, out: Path) -> dict[str, Any]:
 
 def search_watched(
     config: SearchConfig, out: Path, processes: Processes, *, quiet: bool = False
-) -> Answer:
+) -> SearchResult:
     """Search with a progress bar; a second Ctrl-C, which waits for nothing, says how to go on."""
     try:
         return _searched(config, out, processes, quiet=quiet)
@@ -83,7 +84,9 @@ def load_placed(config: SearchConfig, processes: Processes) -> Backbone:
     return load_backbone(source, dtype=dtype, device_map="cpu")
 
 
-def _searched(config: SearchConfig, out: Path, processes: Processes, *, quiet: bool) -> Answer:
+def _searched(
+    config: SearchConfig, out: Path, processes: Processes, *, quiet: bool
+) -> SearchResult:
     backbone = load_placed(config, processes)
     processor = load_processor(config.backbone)
     console = Console(stderr=True)
@@ -109,7 +112,7 @@ def _searched(config: SearchConfig, out: Path, processes: Processes, *, quiet: b
                 init=status.start,
             )
 
-        return find(backbone, config.data, config, processor=processor, out=out, watch=watch)
+        return search(backbone, config.data, config, processor=processor, out=out, watch=watch)
 
 
 def describe_status(status: Status) -> str:

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from eos.engine.decoding import Decoding
 from eos.engine.forward_pass import ForwardPass
 from eos.engine.reference import Reference
-from eos.engine.relaxation import Relaxation, Search
+from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.engine.relaxed_steps import relax
 from eos.engine.steps import execute
 from eos.errors import PlanError
@@ -27,7 +27,7 @@ from eos.models.backbone import Backbone
 from eos.models.hooks import ModelCall, hooked
 from eos.space.mixture import scorers_of
 from eos.space.plan import Plan
-from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, needs
+from eos.space.step import needs
 from eos.space.theta import Theta
 
 
@@ -37,8 +37,6 @@ def reduced(
     reduction: Plan | Theta,
     *,
     relaxation: Relaxation | None = None,
-    score: str = DEFAULT_SCORER,
-    input_score: str = INPUT_SCORER,
     checkpoint: bool = False,
 ) -> Iterator[PreTrainedModel]:
     """Run ``backbone`` under a plan or Θ inside the block; there it is an ordinary model.
@@ -52,17 +50,14 @@ def reduced(
         backbone: the frozen model.
         reduction: a plan; or Θ, which runs as the plan of its present counts (Eq. 11).
         relaxation: how gradients reach Θ's counts; the rest is differentiable as it is.
-        score: the scorer of Θ's sites in the decoder, and
-        input_score: of its site before the decoder.
         checkpoint: recompute decoder layers in the backward pass instead of keeping activations.
     """
-    if isinstance(reduction, Theta):
-        chosen: Plan | Search = Search(
-            reduction, relaxation or Relaxation(), score=score, input_score=input_score
-        )
-    else:
-        chosen = reduction
-    with attached(Reduction(backbone, chosen), checkpoint=checkpoint) as model:
+    runs = (
+        reduction
+        if isinstance(reduction, Plan)
+        else RelaxedTheta(reduction, relaxation or Relaxation())
+    )
+    with attached(Reduction(backbone, runs), checkpoint=checkpoint) as model:
         yield model
 
 
@@ -71,7 +66,7 @@ def attached(reduction: "Reduction", *, checkpoint: bool = False) -> Iterator[Pr
     """Hook a reduction into its backbone inside the block."""
     plan, backbone = reduction.plan, reduction.backbone
     _check(backbone, plan)
-    settings = {"weighted": isinstance(reduction.runs, Search), "checkpoint": checkpoint}
+    settings = {"weighted": isinstance(reduction.runs, RelaxedTheta), "checkpoint": checkpoint}
     with hooked(backbone, reduction.begin, vision=reads_vision(plan), **settings) as model:
         yield model
 
@@ -95,7 +90,7 @@ class Reduction:
     """
 
     backbone: Backbone
-    runs: Plan | Search
+    runs: Plan | RelaxedTheta
     answer: Tensor | None = None
     logit_positions: Tensor | None = None
     reference: Reference | None = None
@@ -111,7 +106,7 @@ class Reduction:
         if self.answer is not None:
             call = replace(call, answer=self.answer)
         runs, reduce = self.runs, execute
-        if isinstance(runs, Search):
+        if isinstance(runs, RelaxedTheta):
             sites = runs.sites()
             reduce = partial(relax, sites=sites, relaxation=runs.relaxation)
             runs = runs.plan(sites)
@@ -121,7 +116,7 @@ class Reduction:
             runs,
             reduce,
             self.decoding,
-            weighted=isinstance(self.runs, Search),
+            weighted=isinstance(self.runs, RelaxedTheta),
             reference=self.reference,
             logit_positions=self.logit_positions,
         )

@@ -1,10 +1,9 @@
 """Relaxation: how Θ runs as a reduction that gradients can pass through (Eqs. 11-12).
 
-`Relaxation` holds the settings, `Search` reads Θ as the plan of its present counts;
+`Relaxation` holds the settings, `RelaxedTheta` reads Θ as the plan of its present counts;
 `eos.engine.relaxed_steps` executes the steps.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -15,9 +14,10 @@ from typing_extensions import Self
 from eos.config import Checked, ProblemsError
 from eos.operator.operate import Omega
 from eos.operator.select import ALPHA, SELECTIONS
+from eos.space.activations import GROUPS
 from eos.space.plan import Plan
-from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Step
-from eos.space.theta import GROUPS, Theta
+from eos.space.step import Step
+from eos.space.theta import Theta
 
 Through: TypeAlias = Literal["logits", "states"]
 Boundary: TypeAlias = Literal["hard", "soft"]
@@ -85,22 +85,16 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Search:
+class RelaxedTheta:
     """Θ as a reduction that can be differentiated.
 
     Attributes:
         theta: the variables.
         relaxation: how gradients reach the counts.
-        score: the scorer of sites in the decoder, and
-        input_score: of the site before it, except
-        scores: by layer, where a site has a scorer of its own.
     """
 
     theta: Theta
     relaxation: Relaxation = field(default_factory=Relaxation)
-    score: str = DEFAULT_SCORER
-    input_score: str = INPUT_SCORER
-    scores: Mapping[int, str] = field(default_factory=dict)
 
     def sites(self) -> dict[int, Site]:
         """Read the variables of every site that can reduce, by layer."""
@@ -116,11 +110,7 @@ class Search:
         """Count what every site keeps now (Eq. 11); operators stay with the sites."""
         left = self.theta.retain_schedule()
         steps = [
-            Step(
-                layer=layer,
-                keep=left[layer + 1],
-                score=self.scores.get(layer, self.input_score if layer < 0 else self.score),
-            )
+            Step(layer=layer, keep=left[layer + 1], score=self.theta.deployment.scorer(layer))
             for layer in sites
         ]
         return Plan(

@@ -1,4 +1,4 @@
-"""Search pass: one pass over a labelled batch, and what it returns to an objective.
+"""RelaxedTheta pass: one pass over a labelled batch, and what it returns to an objective.
 
 Logits only where answer tokens are predicted; with alignment, the full model beside the reduced
 one. `labelled_pass` runs a plan as deployed, or Θ with gradients.
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eos.engine.reduced import Reduction, attached
 from eos.engine.reference import Aligned, AlignOn, Reference, align_layers
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.errors import DataError
 from eos.models.backbone import Backbone
 from eos.models.memory import truncated
@@ -48,7 +48,7 @@ class PassOutput:
 
 def labelled_pass(
     backbone: Backbone,
-    runs: Plan | Search,
+    runs: Plan | RelaxedTheta,
     *,
     inputs: Mapping[str, Any],
     labels: Tensor,
@@ -77,7 +77,7 @@ def labelled_pass(
 
 def search_pass(
     backbone: Backbone,
-    search: Search,
+    search: RelaxedTheta,
     *,
     inputs: Mapping[str, Any],
     labels: Tensor,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from eos.config import Frozen
 from eos.data.batches import Answered, Reader
-from eos.engine.relaxation import Relaxation, Search
+from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
@@ -23,6 +23,7 @@ from eos.models.processor import place_batch
 from eos.searching.gradients import search_losses
 from eos.searching.measure import answer_losses
 from eos.searching.objective import Objective
+from eos.space.deployment import Deployment
 from eos.space.plan import Plan
 from eos.space.step import Step, needs
 from eos.space.theta import Theta
@@ -147,7 +148,9 @@ class _Place:
     def theta(self) -> Theta:
         """Write the same as Θ with one free entry, c of this layer."""
         tokens = self.comparison.visual_tokens
-        theta = Theta(self.comparison.backbone.num_layers, visual_tokens=tokens)
+        deployment = Deployment(score=self.comparison.score)
+        sizes = {"visual_tokens": tokens, "deployment": deployment}
+        theta = Theta(self.comparison.backbone.num_layers, **sizes)  # type: ignore[arg-type]
         theta.fix("g", 0.0).fix("g", 1.0, layers=[self.layer])
         theta.fix("gamma", 0.0).fix("rho", 0.0).fix("nu", 0.0).fix("tau", 1.0).fix("theta", 0.0)
         return theta.set("c", 1.0 - self.keep / tokens)
@@ -179,7 +182,7 @@ class _Place:
         assert theta.retain_schedule()[-1] == self.keep
         losses = search_losses(
             self.comparison.backbone,
-            Search(theta, relaxation, self.comparison.score),
+            RelaxedTheta(theta, relaxation),
             inputs=inputs,
             labels=labels,
             objective=objective,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from eos.evaluation.results import Results, Row
 from eos.report.evaluation import markdown
 from eos.report.search import COLUMNS, regime_rows
-from eos.searching.search import Answer
+from eos.searching.result import SearchResult
 
 BUDGETS = (64, 16)
 
@@ -25,7 +25,7 @@ def league(results: Results) -> tuple[Results, list[int]]:
     return results.model_copy(update={"rows": rows}), ends
 
 
-def report(found: Answer, results: Results, *, use: str) -> str:
+def report(found: SearchResult, results: Results, *, use: str) -> str:
     """Write the page: what was found, how it does, how to use it."""
     head = " | ".join(COLUMNS)
     regimes = "\n".join(f"| {' | '.join(row)} |" for row in regime_rows(found.plan))
@@ -60,7 +60,7 @@ def _accuracy(row: Row) -> str:
     return f"{row.average.accuracy:.1f} ± {row.average.stderr:.1f}"
 
 
-def stages(found: Answer) -> str:
+def stages(found: SearchResult) -> str:
     """Write what each stage of the search found, as Markdown."""
     lines = ["| budget | stage | plans tried | disagreement | passes | after layer: tokens left |"]
     lines.append("|---:|---|---:|---:|---:|---|")

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eos.searching.measure import Estimate
-from eos.searching.search import Answer
+from eos.searching.result import SearchResult
 from eos.space.plan import Plan
 from eos.space.step import Operator
 
@@ -30,7 +30,7 @@ def regime_rows(plan: Plan) -> list[list[str]]:
     return rows
 
 
-def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
+def show_search(found: SearchResult, out: Path, *, width: int | None = None) -> None:
     """Print the found regime layer by layer, the plan's costs, and the discretisation gap."""
     console = Console(width=width)
     table = Table(title="The searched operator at each layer that reduces", title_justify="left")
@@ -67,16 +67,16 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
     console.print(f"saved {out / 'theta.json'} and {out / 'plan.json'}", highlight=False)
 
 
-def _origin(found: Answer) -> str:
+def _origin(found: SearchResult) -> str:
     return f"method {found.start}" if found.stages else f"from the {found.start} start"
 
 
-def saved(found: Answer, out: Path) -> list[Path]:
+def saved(found: SearchResult, out: Path) -> list[Path]:
     """Name the files of a search for plans."""
     return [out / "plan.json", *(out / f"plan-{budget}.json" for budget in found.plans)]
 
 
-def _stages_table(found: Answer) -> Table:
+def _stages_table(found: SearchResult) -> Table:
     """Show what each stage of the search found, and at what cost."""
     title = "How far the plan's answers are from the full model's, stage by stage"
     table = Table(title=title, title_justify="left")

@@ -21,7 +21,8 @@ from eos.errors import ConfigError, numbered
 from eos.runs.files import write_atomically
 from eos.searching.files import read_config, write_config
 from eos.searching.settings import SearchConfig
-from eos.space.theta import GROUPS, Theta
+from eos.space.activations import GROUPS
+from eos.space.theta import Theta
 
 CHECKPOINT = "checkpoint.safetensors"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of AdamW

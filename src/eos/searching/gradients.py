@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eos.data.batches import Batch, Reader
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.engine.search_pass import PassOutput, search_pass
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
@@ -16,7 +16,8 @@ from eos.searching.objective import Losses, Objective, losses_of
 from eos.searching.processes import Processes
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
-from eos.space.theta import GROUPS, Theta
+from eos.space.activations import GROUPS
+from eos.space.theta import Theta
 
 TERMS = tuple(field.name for field in fields(Losses))
 
@@ -64,7 +65,7 @@ def find_gradients(
     weights = config.objective.weights if apart else {"total": 1.0}
     grads = {name: torch.zeros(sum(p.numel() for p in parameters)).double() for name in weights}
     seen = AtBudget(theta, budget) if config.budgets else theta
-    search = Search(seen, config.relaxation, config.score, config.input_score)
+    search = RelaxedTheta(seen, config.relaxation)
     terms = torch.zeros(len(TERMS), dtype=torch.float64)
     for piece in batch.pieces():
         inputs, labels = place_batch(backbone.model, reader.inputs(piece))
@@ -103,7 +104,7 @@ def find_gradients(
 
 def search_losses(
     backbone: Backbone,
-    search: Search,
+    search: RelaxedTheta,
     *,
     inputs: Mapping[str, Any],
     labels: Tensor,

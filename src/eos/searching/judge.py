@@ -29,7 +29,8 @@ from eos.models.processor import place_batch
 from eos.searching.folder import Journal
 from eos.searching.processes import Processes
 from eos.space import cost
-from eos.space.plan import TEXT_TOKENS, Plan
+from eos.space.cost import TEXT_TOKENS
+from eos.space.plan import Plan
 
 CACHED = 2**30  # bytes of the full model's features and answers that are kept at most
 DIGITS = 6  # of a disagreement in the journal

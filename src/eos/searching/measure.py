@@ -48,33 +48,6 @@ class Gap(Frozen):
     gap: Estimate
 
 
-def make_plan(
-    theta: Theta, config: SearchConfig, backbone: Backbone, *, budget: int, name: str = "any"
-) -> Plan:
-    """Make the plan of a budget: the C largest gates, the schedule rescaled."""
-    return Plan.from_theta(
-        theta,
-        budget=budget,
-        max_layers=max(1, int(config.objective.max_layers)),
-        score=config.score,
-        input_score=config.input_score,
-        dims=backbone.dims,
-        backbone=name,
-        text_tokens=config.objective.text_tokens,
-    )
-
-
-def own_plan(theta: Theta, config: SearchConfig, backbone: Backbone) -> Plan:
-    """Write what the search's forward pass does, as a plan."""
-    return Plan.from_theta(
-        theta,
-        max_layers=None,
-        score=config.score,
-        input_score=config.input_score,
-        dims=backbone.dims,
-    )
-
-
 def full_plan(theta: Theta) -> Plan:
     """Write the full model as a plan without steps."""
     return Plan(visual_tokens=theta.visual_tokens, num_layers=theta.num_layers, steps=())
@@ -108,8 +81,7 @@ def raced_loss(
     """Judge a start by the plans it would become, mean over samples and budgets."""
     try:
         plans = {
-            str(budget): make_plan(theta, config, backbone, budget=budget)
-            for budget in config.all_budgets
+            str(budget): Plan.from_theta(theta, budget=budget) for budget in config.all_budgets
         }
     except PlanError:  # no gate is open: nothing to deploy
         return float("inf")
@@ -124,8 +96,8 @@ def measure_gaps(
     plans = {"full": full_plan(theta)}
     for budget in config.all_budgets:
         seen = theta if not config.budgets else AtBudget(theta, budget)
-        plans[f"theta {budget}"] = own_plan(seen, config, backbone)
-        plans[f"plan {budget}"] = make_plan(theta, config, backbone, budget=budget)
+        plans[f"theta {budget}"] = Plan.from_theta(seen, every_layer=True)
+        plans[f"plan {budget}"] = Plan.from_theta(theta, budget=budget)
     losses = sample_losses(backbone, plans, reader=reader, batch=batch)
     return [
         _gap(budget, losses["full"], losses[f"theta {budget}"], losses[f"plan {budget}"])

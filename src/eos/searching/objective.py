@@ -17,8 +17,7 @@ from eos.config import Checked
 from eos.engine.reference import Aligned, AlignOn
 from eos.engine.search_pass import IGNORED, PassOutput
 from eos.space import cost
-from eos.space.cost import Dims
-from eos.space.plan import TEXT_TOKENS
+from eos.space.cost import TEXT_TOKENS, Dims
 from eos.space.theta import Theta, default_layers
 
 

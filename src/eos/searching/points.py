@@ -1,16 +1,25 @@
 """Points: a plan as the point of Θ that it is."""
 
+from eos.space.activations import GROUPS
+from eos.space.deployment import Deployment
 from eos.space.plan import Plan
 from eos.space.step import Operator
-from eos.space.theta import GROUPS, Theta
+from eos.space.theta import Theta
 
 
 def theta_of(plan: Plan) -> Theta:
-    """Write a plan as the point of Θ that it is; the scores stay with the plan."""
+    """Write a plan as the point of Θ that it is; `Plan.from_theta` gives the plan back."""
     theta = Theta(
         plan.num_layers,
         visual_tokens=plan.visual_tokens,
         input_site=any(step.layer < 0 for step in plan.steps),
+        deployment=Deployment(
+            scores={step.layer: step.score for step in plan.steps},
+            max_layers=max(1, len(plan.steps)),
+            dims=plan.dims,
+            text_tokens=plan.text_tokens,
+            backbone=plan.backbone,
+        ),
     )
     theta.fix("g", 0.0).fix("c", 0.0)
     before = plan.visual_tokens

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from eos.data.batches import Reader
-from eos.engine.relaxation import Search
+from eos.engine.relaxation import RelaxedTheta
 from eos.engine.search_pass import labelled_pass
 from eos.errors import DataError
 from eos.models.memory import remembering
@@ -30,9 +30,10 @@ from eos.searching.points import theta_of
 from eos.searching.schedule import learning_rate
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
+from eos.space.activations import GROUPS, Group
 from eos.space.plan import Plan
 from eos.space.step import Operator, Step
-from eos.space.theta import BORDER, GROUPS, Group, Theta
+from eos.space.theta import BORDER, Theta
 
 Values: TypeAlias = dict[Group, list[float | str]]  # by group and site; infinities are words
 DIGITS = 4  # of an operator's values in a plan
@@ -201,7 +202,7 @@ def learnt_disagreement(
     ``checkpoint`` recomputes layers in the backward pass instead of keeping their activations.
     """
     known, backbone = teacher.known(piece), teacher.backbone
-    search = Search(theta, scores={step.layer: step.score for step in plan.steps})
+    search = RelaxedTheta(theta)
     with remembering(backbone, known.inputs, images=known.images, layers=False):
         output = labelled_pass(
             backbone, search, inputs=known.inputs, labels=known.labels, checkpoint=checkpoint

@@ -20,8 +20,9 @@ from eos.searching.schedule import (
 )
 from eos.searching.settings import SearchConfig
 from eos.space import cost
+from eos.space.activations import GROUPS
 from eos.space.discretise import ACTIVE_GATE
-from eos.space.theta import GROUPS, Theta
+from eos.space.theta import Theta
 
 MOST_SKIPPED = 0.05  # of the samples looked at
 AT_LEAST = 100  # samples that count as looked at, so that one bad one does not end a young run

@@ -10,8 +10,10 @@ from random import Random
 import torch
 from torch import Tensor
 
+from eos.models.backbone import Backbone
 from eos.searching.settings import SearchConfig
-from eos.space.theta import GROUPS, Group, Theta, default_layers
+from eos.space.activations import GROUPS, Group
+from eos.space.theta import Theta, default_layers
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,16 @@ def drawn_budget(config: SearchConfig, step: int) -> int:
     return Random(f"eos {config.seed} budget {step}").choice(config.budgets)
 
 
-def first_theta(config: SearchConfig, start: int, *, num_layers: int, visual_tokens: int) -> Theta:
+def first_theta(
+    config: SearchConfig, start: int, *, backbone: Backbone, visual_tokens: int
+) -> Theta:
     """Make Θ as a start begins."""
+    num_layers = backbone.num_layers
     opened = default_layers(num_layers) if config.layers is None else list(config.layers)
     theta = Theta.start(
         num_layers,
         visual_tokens=visual_tokens,
+        deployment=config.deployment(backbone),
         budget=config.budget,
         init=config.names[start],
         layers=opened,
@@ -113,6 +119,7 @@ class AtBudget(Theta):
             visual_tokens=theta.visual_tokens,
             k_min=theta.k_min,
             input_site=theta.sites[0] < 0,
+            deployment=theta.deployment,
         )
         self.gate_temperature = theta.gate_temperature
         self.budget_temperature = theta.budget_temperature

@@ -5,7 +5,6 @@ the step or a file of the run directory. Rerun to resume: it ends with the same 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,14 +14,15 @@ import torch
 from eos.data.samples import Source
 from eos.data.settings import DataConfig
 from eos.models.backbone import Backbone
-from eos.models.processor import Processor, model_name
-from eos.searching.explore import Found, Stage
+from eos.models.processor import Processor
+from eos.searching.explore import Found
 from eos.searching.gradients import find_gradients
-from eos.searching.measure import Gap, make_plan, measure_gaps, raced_loss
+from eos.searching.measure import Gap, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
 from eos.searching.planner import Search, find_plans, open_search
 from eos.searching.points import theta_of
 from eos.searching.processes import stoppable
+from eos.searching.result import SearchResult
 from eos.searching.run import (
     Run,
     Status,
@@ -46,27 +46,6 @@ from eos.space.plan import Plan
 from eos.space.theta import Theta
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a search found.
-
-    Attributes:
-        theta: Θ.
-        plan: of the configured budget.
-        gaps: what becoming a plan costs, for every budget, largest first; of ``method: paper``.
-        start: which start it came from, or which method found it.
-        plans: of every budget, largest first.
-        stages: by budget, what each stage of the search found; of all methods but ``paper``.
-    """
-
-    theta: Theta
-    plan: Plan
-    gaps: list[Gap]
-    start: str
-    plans: dict[int, Plan]
-    stages: dict[int, tuple[Stage, ...]]
-
-
 def search(
     backbone: Backbone,
     data: Source | DataConfig,
@@ -76,10 +55,11 @@ def search(
     processor: Processor | None = None,
     out: str | Path | None = None,
     watch: Watch | None = None,
-) -> Theta:
-    """Search Θ for a frozen backbone.
+) -> SearchResult:
+    """Search where, how much and how to reduce visual tokens on a frozen backbone.
 
-    >>> theta = eos.search(backbone, data, eos.SearchConfig(budget=64))  # doctest: +SKIP
+    >>> found = eos.search(backbone, data, eos.SearchConfig(budget=64))  # doctest: +SKIP
+    >>> found.plan_at(32).save("plan.json")  # doctest: +SKIP
 
     Args:
         backbone: the model.
@@ -90,29 +70,6 @@ def search(
         out: the run directory, from which an interrupted search resumes; None keeps nothing.
         watch: called after every step with the search's status.
     """
-    answer = find(
-        backbone,
-        data,
-        config,
-        validation=validation,
-        processor=processor,
-        out=out,
-        watch=watch,
-    )
-    return answer.theta
-
-
-def find(
-    backbone: Backbone,
-    data: Source | DataConfig,
-    config: SearchConfig | None = None,
-    *,
-    validation: Source | DataConfig | None = None,
-    processor: Processor | None = None,
-    out: str | Path | None = None,
-    watch: Watch | None = None,
-) -> Answer:
-    """Search as `search` does, and give the plan and its discretisation gap, too."""
     config = config or SearchConfig()
     sources = pick_sources(data, validation, config)
     with TemporaryDirectory() as nowhere, torch.random.fork_rng():
@@ -174,7 +131,7 @@ def _validated(run: Run, theta: Theta) -> float:
     return run.processes.of_main([loss])[0]
 
 
-def _answer(run: Run) -> Answer:
+def _answer(run: Run) -> SearchResult:
     """Turn Θ into a plan, measure what that costs, and write both; a finished run is read."""
     config, start = run.config, run.config.names[run.state.winner]
     theta, path = run.state.racers[run.state.winner].theta, run.folder / "plan.json"
@@ -183,9 +140,8 @@ def _answer(run: Run) -> Answer:
         plan = Plan.load(path)
         found = plan.provenance.get("search", {}).get("gaps", [])
         gaps = [Gap.model_validate(gap) for gap in found]
-        return Answer(theta, plan, gaps, start, _rescaled(plan, config), {})
-    name = model_name(run.backbone.model)
-    plan = make_plan(theta, config, run.backbone, budget=config.budget, name=name)
+        return SearchResult(theta, plan, _rescaled(plan, config), start, tuple(gaps))
+    plan = Plan.from_theta(theta, budget=config.budget)
     exam = {"reader": run.examiner, "batch": run.examination}
     gaps = measure_gaps(theta, config, run.backbone, **exam)  # type: ignore[arg-type]
     told: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
@@ -195,7 +151,7 @@ def _answer(run: Run) -> Answer:
     if run.processes.main:
         theta.save(run.folder / "theta.json")
         plan.save(path)
-    return Answer(theta, plan, gaps, start, _rescaled(plan, config), {})
+    return SearchResult(theta, plan, _rescaled(plan, config), start, tuple(gaps))
 
 
 def _rescaled(plan: Plan, config: SearchConfig) -> dict[int, Plan]:
@@ -203,7 +159,7 @@ def _rescaled(plan: Plan, config: SearchConfig) -> dict[int, Plan]:
     return {budget: plan.rescaled(budget) for budget in config.all_budgets}
 
 
-def _plan(search: Search) -> Answer:
+def _plan(search: Search) -> SearchResult:
     """Search plans as all methods but the paper's do, and write them."""
     config, found = search.config, find_plans(search)
     plans = {
@@ -219,7 +175,7 @@ def _plan(search: Search) -> Answer:
         plan.save(search.folder / "plan.json")
     search.processes.wait()
     stages = {budget: own.stages for budget, own in found.items()}
-    return Answer(theta, plan, [], config.method, plans, stages)
+    return SearchResult(theta, plan, plans, config.method, stages=stages)
 
 
 def _provenance(search: Search, found: Found) -> dict[str, Any]:

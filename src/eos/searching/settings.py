@@ -18,11 +18,15 @@ from eos.data.batches import Taught
 from eos.data.settings import DataConfig, WorldData
 from eos.engine.relaxation import Relaxation
 from eos.errors import ConfigError
+from eos.models.backbone import Backbone
+from eos.models.processor import model_name
 from eos.searching.objective import Objective
+from eos.space.activations import Group
 from eos.space.cost import K_MIN
+from eos.space.deployment import Deployment
 from eos.space.mixture import components
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
-from eos.space.theta import Group, Init
+from eos.space.theta import Init
 
 Method: TypeAlias = Literal["eos", "paper", "random", "tpe"]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
@@ -201,6 +205,17 @@ class SearchConfig(Artifact):
     def all_budgets(self) -> tuple[int, ...]:
         """Every budget that counts, largest first."""
         return tuple(sorted({self.budget, *(self.budgets or ())}, reverse=True))
+
+    def deployment(self, backbone: Backbone) -> Deployment:
+        """Describe the plans that Θ becomes on a model."""
+        return Deployment(
+            score=self.score,
+            input_score=self.input_score,
+            max_layers=max(1, int(self.objective.max_layers)),
+            dims=backbone.dims,
+            text_tokens=self.objective.text_tokens,
+            backbone=model_name(backbone.model),
+        )
 
     def identity(self) -> dict[str, Any]:
         """What a run that goes on must be told again."""

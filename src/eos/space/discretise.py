@@ -4,8 +4,9 @@ import torch
 
 from eos.errors import PlanError
 from eos.space import cost
+from eos.space.activations import GROUPS
 from eos.space.step import Operator
-from eos.space.theta import GROUPS, Theta
+from eos.space.theta import Theta
 
 ACTIVE_GATE = 0.5  # a gate above it is a layer that reduces
 
@@ -17,7 +18,7 @@ def open_layers(theta: Theta, most: int) -> list[int]:
     if not found:
         raise PlanError(
             f"expected a gate above {ACTIVE_GATE}, found {max(gates.values()):.3f} at most: no "
-            "layer reduces. Search longer, sharpen T_g, or pass max_layers=None"
+            "layer reduces. Search longer, sharpen T_g, or pass every_layer=True"
         )
     return sorted(sorted(found, key=lambda layer: -gates[layer])[:most])
 

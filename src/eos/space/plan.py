@@ -16,15 +16,13 @@ from eos.config import Artifact, Frozen, ProblemsError
 from eos.errors import EosError, PlanError
 from eos.methods.registry import OPERATORS, get_preset
 from eos.space import cost
-from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, Dims
+from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
 from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
 from eos.space.mixture import components
-from eos.space.step import DEFAULT_SCORER, INPUT_SCORER, Operator, Step
+from eos.space.step import Operator, Step
 from eos.space.theta import Theta
 
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
-
-TEXT_TOKENS = 64  # a short question with its template; FLOPs and KV ratios assume a text length
 
 
 class Expected(Frozen):
@@ -99,37 +97,37 @@ class Plan(Artifact):
         *,
         budget: int | None = None,
         kind: BudgetKind = "final",
-        max_layers: int | None = 3,
-        score: str = DEFAULT_SCORER,
-        input_score: str = INPUT_SCORER,
-        dims: Dims = LLAMA_7B,
-        backbone: str = "any",
-        text_tokens: int = TEXT_TOKENS,
+        every_layer: bool = False,
     ) -> Self:
-        """Take the ``max_layers`` largest gates above 0.5 as the layers that reduce.
+        """Take the largest gates above 0.5 as the layers that reduce, at most Θ's ``max_layers``.
 
-        Without a budget the counts are Θ's own (Eq. 11). ``max_layers=None`` keeps every layer that
+        >>> theta = Theta.start(32, visual_tokens=576, budget=64)
+        >>> Plan.from_theta(theta, budget=32).expected.final_tokens
+        32
+
+        Without a budget the counts are Θ's own (Eq. 11). ``every_layer`` keeps every layer that
         drops a token, gates below 0.5 included: exactly what the search's forward pass does.
-        ``input_score`` scores before the decoder, if Θ has that site.
+        Scorers, number of layers and sizes are those of ``theta.deployment``.
         """
-        layers = reducing_layers(theta) if max_layers is None else open_layers(theta, max_layers)
+        own = theta.deployment
+        layers = reducing_layers(theta) if every_layer else open_layers(theta, own.max_layers)
         counts = retained(theta, layers)
         operators = operators_of(theta)
         steps = [
             Step(
                 layer=layer,
                 keep=counts[layer],
-                score=input_score if layer < 0 else score,
+                score=own.scorer(layer),
                 operator=operators[layer],
             )
             for layer in layers
         ]
         plan = cls(
-            backbone=backbone,
+            backbone=own.backbone,
             visual_tokens=theta.visual_tokens,
             num_layers=theta.num_layers,
-            dims=dims,
-            text_tokens=text_tokens,
+            dims=own.dims,
+            text_tokens=own.text_tokens,
             steps=steps,
         )
         return plan if budget is None else plan.rescaled(budget, kind=kind, k_min=theta.k_min)

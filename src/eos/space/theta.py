@@ -17,13 +17,12 @@ from eos.config import Artifact, ExtendedFloat, ProblemsError
 from eos.errors import ConfigError
 from eos.operator.operate import Omega
 from eos.operator.regime import regime
+from eos.space.activations import GROUPS, Group, activate, weight_of
 from eos.space.cost import K_MIN, expected_schedule, retain_schedule
+from eos.space.deployment import Deployment
 
-Group: TypeAlias = Literal["g", "c", "gamma", "tau", "theta", "rho", "nu"]
 Init: TypeAlias = Literal["uniform", "prune", "merge"]
 
-GROUPS: tuple[Group, ...] = ("g", "c", "gamma", "tau", "theta", "rho", "nu")
-EPS = 1e-6  # of τ = softplus(w) + ε
 BORDER = 0.02  # a value on the border of a sigmoid starts here, where it can still move
 DEFAULT_LAYERS = (2, 6, 15)  # of 32: where SparseVLM reduces and the paper starts
 _OPERATORS: dict[Init, dict[Group, float]] = {
@@ -45,12 +44,20 @@ class Theta(nn.Module):
         sites: the layers that may reduce, in order; -1 is the input, before the decoder.
         gate_temperature: T_g, and
         budget_temperature: T_c of Eq. 10; raising them sharpens g and c.
+        deployment: scorers, number of layers and sizes of the plans it becomes.
     """
 
     def __init__(
-        self, num_layers: int, *, visual_tokens: int, k_min: int = K_MIN, input_site: bool = False
+        self,
+        num_layers: int,
+        *,
+        visual_tokens: int,
+        k_min: int = K_MIN,
+        input_site: bool = False,
+        deployment: Deployment | None = None,
     ) -> None:
         super().__init__()
+        self.deployment = deployment or Deployment()
         self.num_layers, self.visual_tokens, self.k_min = num_layers, visual_tokens, k_min
         self.sites = range(-1 if input_site else 0, num_layers)
         self.gate_temperature = self.budget_temperature = 1.0
@@ -72,6 +79,7 @@ class Theta(nn.Module):
         layers: list[int] | None = None,
         k_min: int = K_MIN,
         input_site: bool = False,
+        deployment: Deployment | None = None,
     ) -> Self:
         """Begin a search: ``layers`` open, the others all but closed, N_final at the budget.
 
@@ -84,7 +92,13 @@ class Theta(nn.Module):
             raise ConfigError(
                 f"expected a budget from {k_min} to {visual_tokens - 1}, found {budget}"
             )
-        theta = cls(num_layers, visual_tokens=visual_tokens, k_min=k_min, input_site=input_site)
+        theta = cls(
+            num_layers,
+            visual_tokens=visual_tokens,
+            k_min=k_min,
+            input_site=input_site,
+            deployment=deployment,
+        )
         opened = default_layers(num_layers) if layers is None else layers
         theta.set("g", BORDER)
         theta.set("g", 1.0 - BORDER, layers=opened)
@@ -97,7 +111,8 @@ class Theta(nn.Module):
         """Map one group's weights to its range (Eq. 10), ``[S]``; fixed entries are as fixed."""
         weight = self.weights[group]
         fixed = self._fixed(group)
-        return torch.where(fixed.isnan(), self._map(group, weight), fixed)
+        value = activate(group, weight, temperature=self._temperature(group))
+        return torch.where(fixed.isnan(), value, fixed)
 
     @property
     def g(self) -> Tensor:
@@ -146,7 +161,7 @@ class Theta(nn.Module):
     def set(self, group: Group, value: float | Tensor, *, layers: list[int] | None = None) -> Self:
         """Move entries to a value inside their range; they stay free to move on."""
         target = torch.as_tensor(value, dtype=torch.float64)
-        weight = self._unmap(group, target)
+        weight = weight_of(group, target, temperature=self._temperature(group))
         if not bool(weight.isfinite().all()):
             raise ConfigError(
                 f"expected {group} strictly inside its range, found {value}; limits need fix()"
@@ -201,20 +216,6 @@ class Theta(nn.Module):
         ]
         return "\n".join([header, columns, *rows])
 
-    def _map(self, group: Group, weight: Tensor) -> Tensor:
-        if group == "tau":
-            return nn.functional.softplus(weight) + EPS
-        if group == "theta":
-            return 2.0 * torch.sigmoid(weight) - 1.0
-        return torch.sigmoid(weight * self._temperature(group))
-
-    def _unmap(self, group: Group, value: Tensor) -> Tensor:
-        if group == "tau":
-            return (value - EPS).expm1().log()
-        if group == "theta":
-            value = (value + 1.0) / 2.0
-        return torch.logit(value) / self._temperature(group)
-
     def _temperature(self, group: Group) -> float:
         return {"g": self.gate_temperature, "c": self.budget_temperature}.get(group, 1.0)
 
@@ -250,6 +251,7 @@ class ThetaFile(Artifact):
     input_site: bool = False
     gate_temperature: float
     budget_temperature: float
+    deployment: Deployment = Deployment()
     weights: dict[Group, list[float]]
     fixed: dict[Group, list[ExtendedFloat | None]]
 
@@ -278,6 +280,7 @@ class ThetaFile(Artifact):
             input_site=theta.sites[0] < 0,
             gate_temperature=theta.gate_temperature,
             budget_temperature=theta.budget_temperature,
+            deployment=theta.deployment,
             weights={group: theta.weights[group].tolist() for group in GROUPS},
             fixed={group: [None if x != x else x for x in row] for group, row in fixed.items()},
         )
@@ -290,6 +293,7 @@ class ThetaFile(Artifact):
             visual_tokens=self.visual_tokens,
             k_min=self.k_min,
             input_site=self.input_site,
+            deployment=self.deployment,
         )
         theta.gate_temperature = self.gate_temperature
         theta.budget_temperature = self.budget_temperature
