@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--band", type=float, default=0)
-    parser.add_argument("--checkpoint", action="store_true")
+    parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--to-the-last", action="store_true", help="align after the last layer too")
     options = parser.parse_args()
     backbone = model_of(options.layers, options.hidden)
@@ -123,7 +123,7 @@ def main() -> None:
     settings: dict[str, Any] = {
         "objective": Objective(align_layers=layers if options.to_the_last else None),
         "budget": BUDGET,
-        "checkpoint": options.checkpoint,
+        "recompute": options.recompute,
     }
 
     def ours() -> object:

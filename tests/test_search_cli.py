@@ -169,7 +169,7 @@ def test_two_processes_are_one(sibling, finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more", [("trackers=[tensorboard]",), ("checkpoint=true",), ("objective.ce_weight=0",)]
+    "more", [("trackers=[tensorboard]",), ("recompute=true",), ("objective.ce_weight=0",)]
 )
 def test_two_halves_of_a_backbone_are_one(sibling, tmp_path, more):
     whole, out = tmp_path / "whole", tmp_path / "halves"

@@ -175,7 +175,7 @@ def test_gradients_of_the_operator_are_those_of_the_deployed_loss(group, monkeyp
 def test_checkpointing_changes_nothing_but_memory(backbone, relaxation):
     inputs = tiny_inputs(backbone, texts=(9, 6))
     held, gradients = [], []
-    for checkpoint in (False, True):
+    for recompute in (False, True):
         sizes = {}
 
         def noting(x, sizes=sizes):
@@ -183,7 +183,7 @@ def test_checkpointing_changes_nothing_but_memory(backbone, relaxation):
             return x
 
         with torch.autograd.graph.saved_tensors_hooks(noting, lambda x: x):
-            options = {"relaxation": relaxation, "checkpoint": checkpoint}
+            options = {"relaxation": relaxation, "recompute": recompute}
             gradients.append(loss_and_gradients(backbone, middle(), inputs, **options)[1])
         held.append(sum(sizes.values()))
     for group in GROUPS:
@@ -196,7 +196,7 @@ def test_layers_can_be_recomputed_after_the_block(backbone, relaxation):
     inputs, theta = tiny_inputs(backbone, texts=(9, 6)), middle()
     _, wanted = loss_and_gradients(backbone, theta, inputs, relaxation=relaxation)
     theta.zero_grad()
-    with reduced(backbone, theta, relaxation=relaxation, checkpoint=True) as model:
+    with reduced(backbone, theta, relaxation=relaxation, recompute=True) as model:
         output = model(**inputs, labels=taught(inputs))
     configs = [layer.self_attn.config for layer in backbone.layers]
     output.loss.backward()
@@ -220,7 +220,7 @@ def test_checkpointed_layers_are_recomputed_and_hooks_are_not(backbone):
     handle = backbone.layers[1].register_forward_pre_hook(hook)
     try:
         mlp.forward = counting.__get__(mlp)
-        loss_and_gradients(backbone, theta, inputs, checkpoint=True)
+        loss_and_gradients(backbone, theta, inputs, recompute=True)
         assert seen == {"layers": 2, "hooks": 1}
         loss_and_gradients(backbone, theta, inputs)
         assert seen == {"layers": 3, "hooks": 2}
@@ -283,16 +283,16 @@ def test_several_images_keep_the_fractions(backbone):
     assert (found.logits - deployed(backbone, plan, inputs)).abs().max() <= 1e-5
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
-def test_nothing_is_left_behind(backbone, checkpoint):
+@pytest.mark.parametrize("recompute", [False, True])
+def test_nothing_is_left_behind(backbone, recompute):
     before, configs = residue(backbone.model), [x.self_attn.config for x in backbone.layers]
     inputs = tiny_inputs(backbone)
-    with reduced(backbone, middle(), checkpoint=checkpoint):
+    with reduced(backbone, middle(), recompute=recompute):
         assert residue(backbone.model) != before
     search_pass(
         backbone, RelaxedTheta(middle()), inputs=inputs, labels=taught(inputs), predict=False
     )
-    with pytest.raises(ZeroDivisionError), reduced(backbone, middle(), checkpoint=checkpoint):
+    with pytest.raises(ZeroDivisionError), reduced(backbone, middle(), recompute=recompute):
         _ = 1 / 0
     assert residue(backbone.model) == before
     assert all(x.self_attn.config is y for x, y in zip(backbone.layers, configs, strict=True))

@@ -37,7 +37,7 @@ def reduced(
     reduction: Plan | Theta,
     *,
     relaxation: Relaxation | None = None,
-    checkpoint: bool = False,
+    recompute: bool = False,
 ) -> Iterator[PreTrainedModel]:
     """Run ``backbone`` under a plan or Θ inside the block; there it is an ordinary model.
 
@@ -50,23 +50,23 @@ def reduced(
         backbone: the frozen model.
         reduction: a plan; or Θ, which runs as the plan of its present counts (Eq. 11).
         relaxation: how gradients reach Θ's counts; the rest is differentiable as it is.
-        checkpoint: recompute decoder layers in the backward pass instead of keeping activations.
+        recompute: run decoder layers again in the backward pass instead of keeping activations.
     """
     runs = (
         reduction
         if isinstance(reduction, Plan)
         else RelaxedTheta(reduction, relaxation or Relaxation())
     )
-    with attached(Reduction(backbone, runs), checkpoint=checkpoint) as model:
+    with attached(Reduction(backbone, runs), recompute=recompute) as model:
         yield model
 
 
 @contextmanager
-def attached(reduction: "Reduction", *, checkpoint: bool = False) -> Iterator[PreTrainedModel]:
+def attached(reduction: "Reduction", *, recompute: bool = False) -> Iterator[PreTrainedModel]:
     """Hook a reduction into its backbone inside the block."""
     plan, backbone = reduction.plan, reduction.backbone
     _check(backbone, plan)
-    settings = {"weighted": isinstance(reduction.runs, RelaxedTheta), "checkpoint": checkpoint}
+    settings = {"weighted": isinstance(reduction.runs, RelaxedTheta), "recompute": recompute}
     with hooked(backbone, reduction.begin, vision=reads_vision(plan), **settings) as model:
         yield model
 

@@ -28,7 +28,7 @@ from eos.tokens import take
 
 
 def relax(
-    run: ForwardPass,
+    forward: ForwardPass,
     call: LayerCall,
     step: Step,
     keep: int,
@@ -37,8 +37,8 @@ def relax(
     relaxation: Relaxation,
 ) -> LayerCall:
     """Execute one site of Θ: as a plan's step would, its choice weighed for gradients."""
-    assert run.stage is not None
-    stage, site = run.stage, sites[step.layer]
+    assert forward.stage is not None
+    stage, site = forward.stage, sites[step.layer]
     places = places_of(stage.visual & stage.present)
     moves = torch.is_grad_enabled() and isinstance(site.compression, Tensor)
     if keep == places.shape[1] and not moves:
@@ -46,12 +46,12 @@ def relax(
 
     @torch.no_grad()  # scores are evidence: nothing is differentiated through them
     def score(places: Tensor) -> Tensor:
-        return scored(run, call, step=step, places=places, keep=keep)[1]
+        return scored(forward, call, step=step, places=places, keep=keep)[1]
 
     scores = score(places)
     if relaxation.boundary == "soft" and (moves or stage.weights is not None):
         return softened(
-            run, call, scores, places=places, site=site, relaxation=relaxation, keep=keep
+            forward, call, scores, places=places, site=site, relaxation=relaxation, keep=keep
         )
     selected = select(scores, keep)
     kept = places.gather(1, selected.kept)
@@ -63,18 +63,18 @@ def relax(
         anchors = here * weights.gather(1, selected.kept).unsqueeze(-1).to(here.dtype)
     elif moves or not bool(stage.present.all()):
         weights = site_weights(scores, selected, site=site, relaxation=relaxation)
-        band = relaxation.band_of(run.visual_tokens)
+        band = relaxation.band_of(forward.visual_tokens)
         everyone = places_of(stage.visual)
         if band:
             scores = scores if everyone.shape == places.shape else score(everyone)
             stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
             stage = weighed(stage, everyone, factors)
         stage = weighed(stage, places, weights)
-    return run.shorten(call, stage, stays=stays, anchors=anchors)
+    return forward.shorten(call, stage, stays=stays, anchors=anchors)
 
 
 def softened(
-    run: ForwardPass,
+    forward: ForwardPass,
     call: LayerCall,
     scores: Tensor,
     *,
@@ -84,14 +84,14 @@ def softened(
     keep: int,
 ) -> LayerCall:
     """Execute one site with a soft boundary on the N tokens at ``places`` ``[B, N]``."""
-    assert run.stage is not None
-    stage = run.stage
+    assert forward.stage is not None
+    stage = forward.stage
     before = torch.ones_like(scores) if stage.weights is None else stage.weights.gather(1, places)
     choice = soft_choice(
         scores,
         before,
         compression=site.compression,
-        entering=run.hard_count or places.shape[1],
+        entering=forward.hard_count or places.shape[1],
         keep=keep,
         selection=relaxation.selection,
         alpha=relaxation.alpha,
@@ -102,8 +102,8 @@ def softened(
         index = places.gather(1, selected.kept)[..., None].expand_as(anchors)
         call = replace(call, states=call.states.scatter(1, index, anchors.to(call.states.dtype)))
     stays = (~stage.visual).scatter(1, places.gather(1, choice.staying), True)
-    stage, run.hard_count = weighed(replace(stage, weights=None), places, choice.weights), keep
-    return run.shorten(call, stage, stays=stays, anchors=None)
+    stage, forward.hard_count = weighed(replace(stage, weights=None), places, choice.weights), keep
+    return forward.shorten(call, stage, stays=stays, anchors=None)
 
 
 def site_weights(

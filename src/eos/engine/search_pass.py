@@ -53,7 +53,7 @@ def labelled_pass(
     inputs: Mapping[str, Any],
     labels: Tensor,
     reference: Reference | None = None,
-    checkpoint: bool = False,
+    recompute: bool = False,
 ) -> PassOutput:
     """Predict the labelled tokens of a batch under a plan or Θ.
 
@@ -63,11 +63,11 @@ def labelled_pass(
         inputs: of the model, without labels.
         labels: ``[B, T]``, -100 without a loss; labelled tokens take no part in scoring.
         reference: the full model for alignment, or None.
-        checkpoint: recompute layers in the backward pass.
+        recompute: run layers again in the backward pass instead of keeping activations.
     """
     positions = predicting_positions(labels)
     reduction = Reduction(backbone, runs, labels != IGNORED, positions, reference)
-    with attached(reduction, checkpoint=checkpoint) as model:
+    with attached(reduction, recompute=recompute) as model:
         logits = model(**inputs, use_cache=False).logits
     targets = labels[:, positions + 1]
     if reference is None:
@@ -84,7 +84,7 @@ def search_pass(
     predict: bool = True,
     align_on: AlignOn | None = "text",
     layers: Sequence[int] | None = None,
-    checkpoint: bool = False,
+    recompute: bool = False,
 ) -> PassOutput:
     """Run Θ on a batch, with gradients to all of Θ.
 
@@ -96,9 +96,9 @@ def search_pass(
         predict: whether to compute logits; if not, layers after the last compared do not run.
         align_on: at which tokens to compare with the full model; None runs no reference.
         layers: after which to compare; every fourth if None.
-        checkpoint: recompute layers in the backward pass.
+        recompute: run layers again in the backward pass instead of keeping activations.
     """
-    given: dict[str, Any] = {"inputs": inputs, "labels": labels, "checkpoint": checkpoint}
+    given: dict[str, Any] = {"inputs": inputs, "labels": labels, "recompute": recompute}
     if align_on is None:
         return labelled_pass(backbone, search, **given) if predict else PassOutput()
     chosen = align_layers(backbone.num_layers) if layers is None else tuple(layers)
@@ -106,7 +106,7 @@ def search_pass(
     if predict:
         return labelled_pass(backbone, search, reference=reference, **given)
     reduction = Reduction(backbone, search, labels != IGNORED, reference=reference)
-    with attached(reduction, checkpoint=checkpoint) as model:
+    with attached(reduction, recompute=recompute) as model:
         if is_sharded(model):  # every process must run its part of every layer
             model(**inputs, use_cache=False, logits_to_keep=1)
         else:

@@ -67,12 +67,12 @@ def hooked(
     *,
     vision: bool = False,
     weighted: bool = False,
-    checkpoint: bool = False,
+    recompute: bool = False,
 ) -> Iterator[PreTrainedModel]:
     """Call ``begin`` at every forward pass, and what it returns before every decoder layer.
 
     ``vision`` records the vision tower's inputs, ``weighted`` lets callbacks weigh keys,
-    ``checkpoint`` recomputes layers in the backward pass. On leaving, the model is exactly what it
+    ``recompute`` runs layers again in the backward pass. On leaving, the model is exactly what it
     was.
     """
     tap = VisionTap(backbone) if vision else None
@@ -82,7 +82,7 @@ def hooked(
     try:
         if weighted:
             settings.enter_context(weighing(backbone.layers))
-        if checkpoint:
+        if recompute:
             settings.enter_context(checkpointing(backbone))
         if tap is not None:
             hooks += tap.attach()

@@ -5,7 +5,7 @@
    differ where the profile is not certain.
 2. A race: all of them on few samples, the better half on more.
 3. Rounds of moves: the plans one change away race against the best, one kind of change after the
-   other, and the winner goes on.
+   other, and the winner is the next to beat.
 
 Every decision is made on the deployed forward pass, on samples that all candidates share.
 """

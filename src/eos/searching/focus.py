@@ -2,7 +2,7 @@
 
 Most samples are answered as by the full model under every sensible plan, and say nothing about
 which is better. A few plans are measured on a pool of samples, and those that disagree most there
-go on to decide: a third of them carries nine tenths of what plans differ by, so that the same
+then decide: a third of them carries nine tenths of what plans differ by, so that the same
 compute compares plans on three times as many samples.
 """
 

@@ -30,7 +30,7 @@ class Found:
         terms: of the objective, by name, without weights.
         tried: samples that were looked at, and
         skipped: how many of them could not be used.
-        stop: whether any process was asked to stop.
+        stop: whether any process received a signal to stop.
         finite: whether the losses and all derivatives are numbers.
         norms: of each weighted term's own gradient, by name; empty if they were not measured.
     """
@@ -76,7 +76,7 @@ def find_gradients(
             labels=labels,
             objective=config.objective,
             budget=budget,
-            checkpoint=config.checkpoint,
+            recompute=config.recompute,
         )
         share = len(piece) / config.batch
         for name, weight in weights.items():
@@ -110,7 +110,7 @@ def search_losses(
     labels: Tensor,
     objective: Objective,
     budget: int,
-    checkpoint: bool = False,
+    recompute: bool = False,
 ) -> Losses:
     """Run Θ on one batch and evaluate the objective (Eq. 13).
 
@@ -127,7 +127,7 @@ def search_losses(
             predict=objective.ce_weight > 0,
             align_on=objective.align_on if objective.align_weight else None,
             layers=objective.align_layers,
-            checkpoint=checkpoint,
+            recompute=recompute,
         )
     dims = backbone.dims
     return losses_of(output, search.theta, objective=objective, budget=budget, dims=dims)

@@ -94,7 +94,7 @@ class Judge:
             self._open(self.journal)
 
     def _open(self, journal: Journal) -> None:
-        """Take up what a journal holds, or begin it."""
+        """Read what a journal holds, or begin it."""
         if self.processes.main:
             journal.rewind(2**62)
         self.processes.wait()
@@ -222,7 +222,7 @@ class Judge:
 
     @torch.no_grad()
     def known(self, piece: int) -> Known:
-        """What the full model makes of a piece; run once, and kept while there is room."""
+        """Run the full model on a piece, once; cached up to `CACHED` bytes."""
         if piece in self._cache:
             return self._cache[piece]
         batch = self.reader.inputs(self._pieces[piece])

@@ -1,4 +1,4 @@
-"""Opening: how a run is put together, and taken up where it stopped."""
+"""Opening: assemble a run of the descent, and restore its state from the folder."""
 
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,19 @@ def open_run(
     folder: Path,
     watch: Watch | None,
 ) -> Run:
-    """Put together what a run needs, and take up what its folder holds."""
+    """Assemble what a run needs, and restore what its folder holds."""
     processes = Processes()
     processes.slots(config.batch)
     if processes.sharding:
         shard(backbone.model, processes=processes.count, device=processes.device)
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
-    reader, examiner = (Reader(source, *rest) for source in sources)
+    reader, validation_reader = (Reader(source, *rest) for source in sources)
     at_once = config.at_once
-    examination = examiner.first(config.validation.samples, at_once=at_once)
-    state = _first_state(backbone, config, examiner=examiner, examination=examination)
+    validation_batch = validation_reader.first(config.validation.samples, at_once=at_once)
+    state = _first_state(
+        backbone, config, validation_reader=validation_reader, validation_batch=validation_batch
+    )
     state.facts["data"] = sources[0].describe()
     if processes.main:
         sites = len(state.racers[0].theta.sites)
@@ -54,8 +56,8 @@ def open_run(
         backbone,
         config,
         reader,
-        examiner,
-        examination,
+        validation_reader,
+        validation_batch,
         processes,
         folder,
         state,
@@ -65,7 +67,7 @@ def open_run(
         watch,
     )
     _rewind(run)
-    note_skipped(run.unused, -1, examination.skipped)
+    note_skipped(run.unused, -1, validation_batch.skipped)
     return run
 
 
@@ -84,28 +86,28 @@ def pick_sources(
 
 
 def _rewind(run: Run) -> None:
-    """Cut the journals to what the checkpoint knows."""
+    """Cut the journals to the steps of the checkpoint."""
     run.unused.rewind(run.state.done)
     if not run.processes.main:
         return
     turns = run.history.rewind(run.state.done)
-    wanted = [
+    expected = [
         done
         for done in range(run.state.done)
         if logged(run.config, turn_at(run.config, done, winner=run.state.winner))
     ]
-    if not set(wanted) <= set(turns):
+    if not set(expected) <= set(turns):
         raise ConfigError(
-            f"expected {len(wanted)} lines of the steps done in {run.history.path}, found "
+            f"expected {len(expected)} lines of the steps done in {run.history.path}, found "
             f"{len(turns)}: some are lost. Name another folder to begin anew"
         )
 
 
 def _first_state(
-    backbone: Backbone, config: SearchConfig, *, examiner: Reader, examination: Batch
+    backbone: Backbone, config: SearchConfig, *, validation_reader: Reader, validation_batch: Batch
 ) -> State:
     """Begin: every start's Θ and optimiser, for as many visual tokens as the first image has."""
-    inputs, _ = examiner.inputs(examination.answered[:1])
+    inputs, _ = validation_reader.inputs(validation_batch.answered[:1])
     tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
     racers = []
     for start in range(len(config.names)):
@@ -116,7 +118,7 @@ def _first_state(
         racers.append(Racer(theta, optimizer))
     facts = {
         "backbone": fingerprint(backbone.model),
-        "validation": examiner.source.describe(),
+        "validation": validation_reader.source.describe(),
     }
     return State(racers, facts)
 

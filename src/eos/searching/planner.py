@@ -1,7 +1,7 @@
 """Planner: a search for plans on a run's folder; profile, plans and measurements are its files.
 
 ``trials.jsonl`` holds every measurement. The same command reads them instead of measuring again, so
-that an interrupted search goes on where it stopped and ends with the same plan.
+that an interrupted search resumes and ends with the same plan.
 """
 
 from collections.abc import Callable, Mapping

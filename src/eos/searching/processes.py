@@ -48,7 +48,7 @@ class Processes:
                 f"expected --multi_gpu or --use_fsdp, found {refused[0]}; for a backbone larger "
                 "than one device launch with --use_fsdp, or set device_map=auto"
             )
-        # accelerate takes CPUs for one process each unless it is told
+        # without this accelerate treats every CPU process as the only one
         on_cpu = not torch.accelerator.is_available() or _says(CPUS)
         state = PartialState(cpu=on_cpu)
         self.rank: int = state.process_index
@@ -116,7 +116,7 @@ class Processes:
 
 
 class Trackers:
-    """TensorBoard or Weights & Biases through accelerate's trackers, if any is asked for."""
+    """TensorBoard or Weights & Biases through accelerate's trackers, if configured."""
 
     def __init__(self, names: Sequence[str], folder: Path, config: dict[str, Any]) -> None:
         self._trackers: list[Any] = []
@@ -134,7 +134,7 @@ class Trackers:
                 f"expected trackers that are installed, found none for {', '.join(missing)}; "
                 "install tensorboard or wandb, or leave trackers empty"
             )
-        # Weights & Biases, unless told, writes to wherever one stands
+        # by default Weights & Biases writes to the working directory
         places: dict[str, dict[str, Any]]
         places = {"tensorboard": {"logging_dir": folder}, "wandb": {"dir": str(folder)}}
         for name in names:
@@ -156,9 +156,9 @@ class Trackers:
 
 @dataclass
 class Stopping:
-    """Whether somebody asked to stop."""
+    """Whether a signal requested the end of the run."""
 
-    asked: bool = field(default=False)
+    requested: bool = field(default=False)
 
 
 @contextmanager
@@ -170,9 +170,9 @@ def stoppable() -> Iterator[Stopping]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if stopping.asked:
+        if stopping.requested:
             raise KeyboardInterrupt
-        stopping.asked = True
+        stopping.requested = True
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -150,7 +150,7 @@ def batch_gradient(
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     piece = step % len(teacher.pieces)
-    values = learnt_disagreement(teacher, theta, plan, piece=piece, checkpoint=config.checkpoint)
+    values = learnt_disagreement(teacher, theta, plan, piece=piece, recompute=config.recompute)
     loss = values.sum() / config.batch
     loss.backward()  # type: ignore[no-untyped-call]
     grads = [parameter.grad.double() for parameter in parameters if parameter.grad is not None]
@@ -195,17 +195,17 @@ def operator_weights(theta: Theta) -> list[Tensor]:
 
 
 def learnt_disagreement(
-    teacher: Judge, theta: Theta, plan: Plan, *, piece: int, checkpoint: bool = False
+    teacher: Judge, theta: Theta, plan: Plan, *, piece: int, recompute: bool = False
 ) -> Tensor:
     """Disagreement of Θ on a piece, ``[B]``, with gradients to its operators.
 
-    ``checkpoint`` recomputes layers in the backward pass instead of keeping their activations.
+    ``recompute`` runs layers again in the backward pass instead of keeping their activations.
     """
     known, backbone = teacher.known(piece), teacher.backbone
     search = RelaxedTheta(theta)
     with remembering(backbone, known.inputs, images=known.images, layers=False):
         output = labelled_pass(
-            backbone, search, inputs=known.inputs, labels=known.labels, checkpoint=checkpoint
+            backbone, search, inputs=known.inputs, labels=known.labels, recompute=recompute
         )
     reduced = log_softmax(output.answers, dim=-1)
     return disagreement(reduced, known.answers, labels=known.labels)

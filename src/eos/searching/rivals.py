@@ -1,6 +1,6 @@
 """Rivals: random search and Optuna's TPE over the same space, for the same compute.
 
-The first question asked of any architecture search. Both draw plans, measure each on all validation
+The baselines of any architecture search. Both draw plans, measure each on all validation
 samples as the default search does, and keep the best until the compute is spent.
 """
 

@@ -54,13 +54,13 @@ Watch = Callable[[Status], None]
 
 @dataclass
 class Run:
-    """A search: what it is told, what it works with, where it is."""
+    """A run of the descent: its settings, its inputs and its state."""
 
     backbone: Backbone
     config: SearchConfig
     reader: Reader
-    examiner: Reader
-    examination: Batch
+    validation_reader: Reader
+    validation_batch: Batch
     processes: Processes
     folder: Path
     state: State
@@ -144,12 +144,12 @@ def keep_step(run: Run, found: Found) -> None:
     if found.stop and not ended:
         raise EosError(
             f"stopped after {state.done} of {total_turns(config)} steps; all of it is in "
-            f"{run.folder}. The same command goes on from there"
+            f"{run.folder}. Rerun to resume"
         )
 
 
 def keep_state(run: Run) -> None:
-    """Write journals first, then the checkpoint that vouches for them."""
+    """Write journals first, then the checkpoint that refers to their lines."""
     run.unused.flush()
     if run.processes.main:
         run.history.flush()

@@ -1,6 +1,6 @@
 """Schedule: learning rate, temperatures, budgets and turns, each a pure function of the step.
 
-Nothing here has a state, so nothing of it must be saved to go on.
+Pure functions of the step: nothing here must be saved to resume.
 """
 
 from dataclasses import dataclass
@@ -128,13 +128,13 @@ class AtBudget(Theta):
             self.get_buffer(f"fixed_{group}").copy_(theta.get_buffer(f"fixed_{group}"))
 
     def value(self, group: Group) -> Tensor:
-        """Map one group's weights to its range; c as the budget wants it."""
+        """Map one group's weights to its range; c as the budget requires."""
         if group != "c":
             return super().value(group)
         gates = super().value("g")
         logs = torch.log1p(-(gates * super().value("c")).clamp(max=1.0 - 1e-6))
-        wanted = torch.log(torch.tensor(self.budget / self.visual_tokens))
-        exponent = wanted / logs.sum().clamp(max=-1e-6)
+        target = torch.log(torch.tensor(self.budget / self.visual_tokens))
+        exponent = target / logs.sum().clamp(max=-1e-6)
         # a gate that is shut stays so, whatever c would have to be
         return -torch.expm1(exponent * logs) / gates.clamp_min(1e-6)
 

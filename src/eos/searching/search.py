@@ -107,7 +107,7 @@ def descend(run: Run) -> None:
             reader=run.reader,
             batch=batch,
             processes=run.processes,
-            stop=run.stopping.asked,
+            stop=run.stopping.requested,
             apart=logged(config, turn),
         )
         check_finite(run, found, batch, turn)
@@ -126,7 +126,7 @@ def descend(run: Run) -> None:
 
 def _validated(run: Run, theta: Theta) -> float:
     """Measure a start's validation loss; all processes use the main one's."""
-    exam = {"reader": run.examiner, "batch": run.examination}
+    exam = {"reader": run.validation_reader, "batch": run.validation_batch}
     loss = raced_loss(theta, run.config, run.backbone, **exam)  # type: ignore[arg-type]
     return run.processes.of_main([loss])[0]
 
@@ -142,11 +142,11 @@ def _answer(run: Run) -> SearchResult:
         gaps = [Gap.model_validate(gap) for gap in found]
         return SearchResult(theta, plan, _rescaled(plan, config), start, tuple(gaps))
     plan = Plan.from_theta(theta, budget=config.budget)
-    exam = {"reader": run.examiner, "batch": run.examination}
+    exam = {"reader": run.validation_reader, "batch": run.validation_batch}
     gaps = measure_gaps(theta, config, run.backbone, **exam)  # type: ignore[arg-type]
-    told: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
-    told |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
-    plan = plan.model_copy(update={"provenance": {"search": told}})
+    origin: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
+    origin |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
+    plan = plan.model_copy(update={"provenance": {"search": origin}})
     run.processes.wait()
     if run.processes.main:
         theta.save(run.folder / "theta.json")
@@ -180,8 +180,8 @@ def _plan(search: Search) -> SearchResult:
 
 def _provenance(search: Search, found: Found) -> dict[str, Any]:
     stages = [stage.model_dump(mode="json") for stage in found.stages]
-    told = {"method": search.config.method, "seed": search.config.seed}
-    return {"search": {**told, "facts": search.judge.facts, "stages": stages}}
+    origin = {"method": search.config.method, "seed": search.config.seed}
+    return {"search": {**origin, "facts": search.judge.facts, "stages": stages}}
 
 
 def _shown(watch: Watch | None) -> Callable[[str, int, int], None] | None:

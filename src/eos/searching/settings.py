@@ -1,4 +1,4 @@
-"""Settings: everything a search is told, in one YAML file (App. A.1, Table 5)."""
+"""Settings: the configuration of a search, one YAML file (App. A.1, Table 5)."""
 
 from math import ceil
 from typing import Annotated, Any, Literal, TypeAlias
@@ -30,7 +30,7 @@ from eos.space.theta import Init
 
 Method: TypeAlias = Literal["eos", "paper", "random", "tpe"]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-# what may change when a run goes on: how it is watched, not what it finds
+# what may differ when a run is resumed: how it is shown and saved, not what it finds
 NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
 
 
@@ -93,7 +93,7 @@ class SearchConfig(Artifact):
         steps, batch, seed, lr, weight_decay, clip, warmup: of AdamW with a cosine (Table 5).
         micro_batch: samples that go through the model at once; all of the batch if None.
         init: where operators start; ``starts`` races several instead, each for ``race`` of the
-            steps, and the one of the lowest validation loss goes on.
+            steps, and the one of the lowest validation loss continues.
         layers: which start open, the paper's if None; ``fix_layers`` makes them the answer.
         fix: groups that are held at a value, such as ``{rho: 0}``.
         input_site: whether tokens may be reduced before the decoder, too; if None, with every
@@ -101,7 +101,7 @@ class SearchConfig(Artifact):
         gate_temperature, budget_temperature: T_g and T_c, from first to last step (Eq. 10).
         answers: which answers of a conversation are taught.
         max_text_tokens: longer samples are skipped.
-        checkpoint: recompute layers in the backward pass instead of keeping activations.
+        recompute: run layers again in the backward pass instead of keeping activations.
         log_every, save_every: in steps.
         trackers: ``tensorboard`` or ``wandb``, through accelerate.
     """
@@ -143,7 +143,7 @@ class SearchConfig(Artifact):
     relaxation: Relaxation = Relaxation()
     answers: Taught = "all"
     max_text_tokens: PositiveInt = 2048
-    checkpoint: bool = False
+    recompute: bool = False
     log_every: PositiveInt = 10
     save_every: PositiveInt = 50
     trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
@@ -180,7 +180,7 @@ class SearchConfig(Artifact):
 
     @property
     def race_steps(self) -> int:
-        """How many steps each start has before the best goes on; 0 without a race."""
+        """How many steps each start has before the best continues; 0 without a race."""
         return max(1, round(self.race * self.steps)) if len(self.names) > 1 else 0
 
     @property
@@ -218,5 +218,5 @@ class SearchConfig(Artifact):
         )
 
     def identity(self) -> dict[str, Any]:
-        """What a run that goes on must be told again."""
+        """The settings that a resumed run must share."""
         return self.model_dump(mode="json", exclude=set(NOT_IDENTITY))
