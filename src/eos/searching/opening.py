@@ -111,7 +111,13 @@ def _first_state(
     tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
     racers = []
     for start in range(len(config.names)):
-        theta = first_theta(config, start, backbone=backbone, visual_tokens=tokens)
+        theta = first_theta(
+            config,
+            start,
+            num_layers=backbone.num_layers,
+            visual_tokens=tokens,
+            deployment=config.deployment(backbone),
+        )
         optimizer = torch.optim.AdamW(
             theta.weights.values(), lr=config.lr, weight_decay=config.weight_decay
         )

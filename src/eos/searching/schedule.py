@@ -10,9 +10,9 @@ from random import Random
 import torch
 from torch import Tensor
 
-from eos.models.backbone import Backbone
 from eos.searching.settings import SearchConfig
 from eos.space.activations import GROUPS, Group
+from eos.space.deployment import Deployment
 from eos.space.theta import Theta, default_layers
 
 
@@ -79,15 +79,19 @@ def drawn_budget(config: SearchConfig, step: int) -> int:
 
 
 def first_theta(
-    config: SearchConfig, start: int, *, backbone: Backbone, visual_tokens: int
+    config: SearchConfig,
+    start: int,
+    *,
+    num_layers: int,
+    visual_tokens: int,
+    deployment: Deployment | None = None,
 ) -> Theta:
     """Make Θ as a start begins."""
-    num_layers = backbone.num_layers
     opened = default_layers(num_layers) if config.layers is None else list(config.layers)
     theta = Theta.start(
         num_layers,
         visual_tokens=visual_tokens,
-        deployment=config.deployment(backbone),
+        deployment=deployment,
         budget=config.budget,
         init=config.names[start],
         layers=opened,
