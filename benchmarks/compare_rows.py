@@ -15,7 +15,7 @@ from statistics import fmean, variance
 
 from eos.evaluation.ledger import Prediction
 from eos.evaluation.settings import FULL, Settings
-from eos.runs.files import whole_lines
+from eos.runs.journal import Journal
 
 Table = dict[str, dict[tuple[str, int], bool]]
 
@@ -25,8 +25,8 @@ def read(folders: list[Path]) -> tuple[Table, dict[str, float]]:
     found: Table = {}
     flops = {FULL: 1.0}
     for folder in folders:
-        for line in whole_lines(folder / "predictions.jsonl"):
-            told = Prediction.model_validate_json(line)
+        for entry in Journal(folder / "predictions.jsonl").entries():
+            told = Prediction.model_validate(entry)
             found.setdefault(told.run, {})[told.family, told.number] = told.correct
         plans = Settings.load(folder / "config.json").plans
         flops |= {name: plan.expected.flops_ratio for name, plan in plans.items()}

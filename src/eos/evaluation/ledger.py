@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from eos.config import Frozen, describe
 from eos.errors import DataError
-from eos.runs.files import append_lines, whole_lines, write_atomically
+from eos.runs.files import write_atomically
+from eos.runs.journal import Journal
 
 
 class Prediction(Frozen):
@@ -38,13 +39,16 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[tuple[str, str], dict[int, Prediction]] = {}
-        for number, line in enumerate(whole_lines(path), start=1):
+        self._journal = Journal(path)
+        for number, line in enumerate(self._journal.cut(), start=1):
             self._learn(_parsed(line, f"{path}, line {number}"))
 
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Add predictions that are not known yet, to the file first."""
         new = [p for p in predictions if p.number not in self.of(p.run, p.family)]
-        append_lines(self.path, _text(new))
+        for prediction in new:
+            self._journal.add(prediction.model_dump_json())
+        self._journal.flush()
         for prediction in new:
             self._learn(prediction)
 

@@ -6,16 +6,17 @@ stopped, but never mixes.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from eos.config import Artifact
-from eos.errors import ConfigError, numbered
+from eos.errors import ConfigError
+from eos.runs.identity import check_same
 from eos.space.plan import Plan
 
 FULL = "full"
-NOT_IDENTITY = ("schema_", "plans", "batch_size")
+NOT_IDENTITY = {"schema_", "plans", "batch_size"}
 
 
 class Settings(Artifact):
@@ -38,18 +39,19 @@ class Settings(Artifact):
         """What answers: the full model, then the plans."""
         return {FULL: None, **self.plans}
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The entries that may not change while a folder is in use."""
+        return self.model_dump(exclude=NOT_IDENTITY)
+
 
 def join_folder(settings: Settings, folder: Path) -> Settings:
     """Take over the plans a folder already has, and write what is asked now; refuse to mix."""
     path = folder / "config.json"
     if path.exists():
         before = Settings.load(path)
-        problems = _differences(before, settings)
-        if problems:
-            raise ConfigError(
-                f"{folder} holds another evaluation: {numbered(problems)}\nName another folder, or "
-                "ask the same"
-            )
+        changed = _changed(before.plans, settings.plans)
+        check_same(folder, before.identity, settings.identity, what="evaluation", problems=changed)
         settings = settings.model_copy(update={"plans": {**before.plans, **settings.plans}})
     elif (folder / "predictions.jsonl").exists():
         raise ConfigError(
@@ -58,17 +60,6 @@ def join_folder(settings: Settings, folder: Path) -> Settings:
         )
     settings.save(path)
     return settings
-
-
-def _differences(before: Settings, now: Settings) -> list[str]:
-    names = [name for name in Settings.model_fields if name not in NOT_IDENTITY]
-    old, new = before.model_dump(include=set(names)), now.model_dump(include=set(names))
-    problems = [
-        f"expected {name} {old[name]!r}, found {new[name]!r}"
-        for name in names
-        if old[name] != new[name]
-    ]
-    return problems + _changed(before.plans, now.plans)
 
 
 def _changed(before: Mapping[str, Plan], now: Mapping[str, Plan]) -> list[str]:
