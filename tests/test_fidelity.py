@@ -12,6 +12,7 @@ from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.engine.relaxation import Relaxation
 from eos.errors import BackboneError, ConfigError
+from eos.estimates import Estimate
 from eos.evaluation.agreement import (
     agreement,
     pooled,
@@ -25,7 +26,7 @@ from eos.evaluation.slopes import STEP, Measured
 from eos.models.memory import remembering
 from eos.models.processor import load_processor
 from eos.report.fidelity import markdown
-from eos.searching.measure import Estimate, answer_losses
+from eos.searching.measure import answer_losses
 
 
 def estimates(*means, stderr=0.1):

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from eos.data.order import choices
 from eos.data.samples import Sample, Source, UnusableError
-from eos.engine.search_pass import IGNORED
 from eos.errors import DataError
 from eos.models.processor import Processor
+from eos.tokens import IGNORED
 
 Taught: TypeAlias = Literal["all", "last"]
 

@@ -19,8 +19,7 @@ from eos.models.backbone import Backbone
 from eos.models.sharding import is_sharded
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Theta
-
-IGNORED = -100  # the label of tokens without a loss
+from eos.tokens import IGNORED
 
 
 @dataclass(frozen=True)

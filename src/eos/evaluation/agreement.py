@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 
 from eos.config import Frozen
-from eos.searching.measure import Estimate
+from eos.estimates import Estimate
 
 DRAWS = 200  # of the bootstrap
 SPREAD = (0.16, 0.5, 0.84)  # quantiles: the median, and one standard deviation of a normal about it

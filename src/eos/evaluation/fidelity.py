@@ -14,6 +14,7 @@ from pydantic import Field
 from eos.config import Artifact, Frozen
 from eos.data.batches import Batch, Reader
 from eos.engine.relaxation import Relaxation
+from eos.estimates import Estimate, estimate
 from eos.evaluation.agreement import (
     Agreement,
     Pooled,
@@ -26,7 +27,6 @@ from eos.evaluation.agreement import (
 )
 from eos.evaluation.slopes import Comparison, Measured, Method, Slopes, measure_slopes, passes_of
 from eos.models.backbone import Backbone
-from eos.searching.measure import Estimate, estimate
 from eos.space.step import DEFAULT_SCORER
 
 FRACTIONS = (0.5, 0.2, 0.05)

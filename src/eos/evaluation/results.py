@@ -10,7 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from eos.config import Artifact, Frozen
-from eos.evaluation.estimates import DIGITS, Score, macro, score
+from eos.estimates import DIGITS
+from eos.evaluation.estimates import Score, macro, score
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.tasks import Task

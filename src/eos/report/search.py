@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from eos.searching.measure import Estimate
+from eos.estimates import Estimate
 from eos.searching.search import Answer
 from eos.space.plan import Plan
 from eos.space.step import Operator

@@ -21,7 +21,7 @@ from torch.nn.functional import log_softmax
 
 from eos.data.batches import Answered, Batch, Reader
 from eos.engine.reduced import Reduction, asks_vision, attached
-from eos.engine.search_pass import IGNORED, taught_places
+from eos.engine.search_pass import taught_places
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
 from eos.models.processor import place_batch
@@ -30,6 +30,7 @@ from eos.runs.journal import Journal
 from eos.searching.processes import Processes
 from eos.space import cost
 from eos.space.plan import TEXT_TOKENS, Plan
+from eos.tokens import IGNORED
 
 CACHED = 2**30  # bytes of the full model's features and answers that are kept at most
 DIGITS = 6  # of a disagreement in the journal

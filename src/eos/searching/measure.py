@@ -1,32 +1,26 @@
 """Measure: validation losses of plans, and the gap between Θ's own pass and the plan it becomes."""
 
 from collections.abc import Mapping
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from eos.config import Frozen
 from eos.data.batches import Batch, Reader
 from eos.engine.reduced import Reduction, attached
-from eos.engine.search_pass import IGNORED, taught_places
+from eos.engine.search_pass import taught_places
 from eos.errors import PlanError
+from eos.estimates import Estimate, estimate
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
+from eos.searching.objective import sample_cross_entropy
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
 from eos.space.plan import Plan
 from eos.space.theta import Theta
-
-
-class Estimate(Frozen):
-    """A mean with its standard error."""
-
-    mean: float
-    stderr: float
+from eos.tokens import IGNORED
 
 
 class Gap(Frozen):
@@ -102,7 +96,8 @@ def answer_losses(
     handler.answer, handler.wanted = labels != IGNORED, taught_places(labels)
     with attached(backbone, handler) as model:
         logits = model(**inputs, use_cache=False).logits
-    return _each(logits, labels[:, handler.wanted + 1])
+    losses: list[float] = sample_cross_entropy(logits, labels[:, handler.wanted + 1]).tolist()
+    return losses
 
 
 def raced_loss(
@@ -145,17 +140,3 @@ def _gap(budget: int, full: list[float], theta: list[float], plan: list[float]) 
         plan=estimate(plan),
         gap=estimate([after - before for after, before in zip(plan, theta, strict=True)]),
     )
-
-
-def estimate(values: list[float]) -> Estimate:
-    """Mean and standard error; the error of a single value is not known and given as 0."""
-    error = stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
-    return Estimate(mean=round(fmean(values), 6), stderr=round(error, 6))
-
-
-def _each(logits: Tensor, targets: Tensor) -> list[float]:
-    each = cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
-    ).view(targets.shape)
-    means: list[float] = (each.sum(1) / (targets != IGNORED).sum(1)).tolist()
-    return means

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from eos.engine.reference import Aligned, AlignOn
 from eos.engine.relaxation import Relaxation
-from eos.engine.search_pass import IGNORED, Passed, search_pass
+from eos.engine.search_pass import Passed, search_pass
 from eos.errors import ConfigError, numbered
 from eos.models.backbone import Backbone
 from eos.space import cost
@@ -23,6 +23,7 @@ from eos.space.cost import Dims
 from eos.space.plan import TEXT_TOKENS
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
 from eos.space.theta import Theta, default_layers
+from eos.tokens import IGNORED
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,15 @@ def answer_loss(logits: Tensor | None, targets: Tensor | None) -> Tensor:
     """Cross-entropy of the answers, ``[B, P, V]`` against ``[B, P]``: a mean over each, then B."""
     assert logits is not None
     assert targets is not None
+    return sample_cross_entropy(logits, targets).mean()
+
+
+def sample_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy of each sample's targets ``[B, P]`` under ``[B, P, V]``: ``[B]``."""
     each = cross_entropy(
         logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
     )
-    return _sample_mean(each.view(targets.shape), targets != IGNORED)
+    return _row_mean(each.view(targets.shape), targets != IGNORED)
 
 
 def aligned(passed: Passed, objective: Objective) -> Tensor:
@@ -177,9 +183,10 @@ def alignment(pairs: Sequence[Aligned], *, layers: int, relative: bool = False) 
     distances = []
     for pair in pairs:
         full = pair.full.float()
-        distance = _sample_mean((pair.reduced.float() - full).square().sum(-1), pair.counted)
+        squares = (pair.reduced.float() - full).square().sum(-1)
+        distance = _row_mean(squares, pair.counted).mean()
         if relative:
-            distance = distance / _sample_mean(full.square().sum(-1), pair.counted)
+            distance = distance / _row_mean(full.square().sum(-1), pair.counted).mean()
         distances.append(distance.to(device))
     return torch.stack(distances).sum() / layers
 
@@ -213,7 +220,7 @@ def over(excess: Tensor) -> Tensor:
     return excess.clamp_min(0.0).square()
 
 
-def _sample_mean(values: Tensor, counted: Tensor) -> Tensor:
-    """Average ``[B, R]`` over what counts in each sample, then over samples."""
+def _row_mean(values: Tensor, counted: Tensor) -> Tensor:
+    """Average ``[B, R]`` over the ``counted`` entries of each row: ``[B]``."""
     counted = counted.to(values.dtype)
-    return ((values * counted).sum(dim=1) / counted.sum(dim=1).clamp_min(1)).mean()
+    return (values * counted).sum(dim=1) / counted.sum(dim=1).clamp_min(1)

@@ -21,7 +21,7 @@ from torch.nn.functional import log_softmax
 from eos.data.batches import Reader
 from eos.engine.reduced import Reduction, attached
 from eos.engine.relaxation import Search
-from eos.engine.search_pass import IGNORED, taught_places
+from eos.engine.search_pass import taught_places
 from eos.errors import DataError
 from eos.models.memory import remembering
 from eos.runs.journal import Journal
@@ -35,6 +35,7 @@ from eos.searching.space import Space
 from eos.space.plan import Plan
 from eos.space.step import Operator, Step
 from eos.space.theta import BORDER, GROUPS, Group, Theta
+from eos.tokens import IGNORED
 
 Values: TypeAlias = dict[Group, list[float | str]]  # by group and site; infinities are words
 DIGITS = 4  # of an operator's values in a plan
