@@ -17,17 +17,17 @@ from eos.evaluation.ledger import Prediction
 from eos.evaluation.settings import FULL, Settings
 from eos.runs.journal import Journal
 
-Table = dict[str, dict[tuple[str, int], bool]]
+Table = dict[str, dict[tuple[str, int], float]]
 
 
 def read(folders: list[Path]) -> tuple[Table, dict[str, float]]:
-    """Read which questions each run answered rightly, and each run's FLOPs."""
+    """Read each run's scores by question, and its FLOPs."""
     found: Table = {}
     flops = {FULL: 1.0}
     for folder in folders:
         for entry in Journal(folder / "predictions.jsonl").entries():
-            told = Prediction.model_validate(entry)
-            found.setdefault(told.run, {})[told.family, told.number] = told.correct
+            own = Prediction.model_validate(entry)
+            found.setdefault(own.run, {})[own.family, own.number] = own.score
         plans = Settings.load(folder / "config.json").plans
         flops |= {name: plan.expected.flops_ratio for name, plan in plans.items()}
     return found, flops
@@ -42,7 +42,7 @@ def over_families(values: dict[tuple[str, int], float]) -> Estimate:
 
 
 def points(table: Table, runs: list[str]) -> dict[tuple[str, int], float]:
-    """Points of each question, 100 if right, mean over runs; questions that all have answered."""
+    """Points of 100 of each question, mean over runs; questions that all have answered."""
     shared = set.intersection(*(set(table[run]) for run in runs))
     return {key: 100 * fmean(table[run][key] for run in runs) for key in sorted(shared)}
 

@@ -137,11 +137,14 @@ def test_keeping_everything_differs_by_exactly_nothing_and_dropping_does_not(bac
 
 def test_differences_are_those_of_the_predictions(backbone, tmp_path, monkeypatch):
     """A metric under which a random model is right now and then."""
-    lenient = replace(TASKS["mini"], correct=lambda text, answer: len(text) % 2 == len(answer) % 2)
-    monkeypatch.setitem(TASKS, "mini", lenient)
+
+    def lenient(text, answers):
+        return len(text) % 2 == len(answers[0]) % 2
+
+    monkeypatch.setitem(TASKS, "mini", replace(TASKS["mini"], metric=lenient))
     results = run(backbone, tmp_path, ["random@4"], limit=8)
     lines = written(tmp_path)
-    right = {(x["run"], x["family"], x["number"]): x["correct"] for x in lines}
+    right = {(x["run"], x["family"], x["number"]): x["score"] for x in lines}
     assert len(set(right.values())) == 2
     points = []
     for family in ("attribute", "followup"):
@@ -163,6 +166,23 @@ def test_resumed_equals_uninterrupted_wherever_it_was_torn(backbone, finished, t
     order = random.Random(seed)
     order.shuffle(lines)  # as if written in any order
     (out / "predictions.jsonl").write_bytes(b"".join(lines)[: order.randrange(len(data))])
+    run(backbone, out)
+    for name in ("results.json", "predictions.jsonl", "config.json"):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_a_folder_of_an_earlier_version_is_resumed(backbone, finished, tmp_path):
+    """Lines held one ``answer``, and ``correct`` instead of a score."""
+    out = tmp_path / "earlier"
+    shutil.copytree(finished, out)
+    (out / "results.json").unlink()
+    lines = []
+    for line in written(finished)[:-3]:
+        line["answer"], line["correct"] = line.pop("answers")[0], line.pop("score") == 1
+        lines.append(json.dumps(line) + "\n")
+    (out / "predictions.jsonl").write_text("".join(lines), encoding="utf-8")
+    known = Ledger(out / "predictions.jsonl").of("full", "attribute")[0]
+    assert known == Ledger(finished / "predictions.jsonl").of("full", "attribute")[0]
     run(backbone, out)
     for name in ("results.json", "predictions.jsonl", "config.json"):
         assert (out / name).read_bytes() == (finished / name).read_bytes()
@@ -256,7 +276,7 @@ def test_predictions_without_settings_and_changed_questions_are_refused(
     shutil.copy(finished / "config.json", out)
     lines = (finished / "predictions.jsonl").read_text().splitlines(keepends=True)
     first = json.loads(lines[0])
-    lines[0] = json.dumps({**first, "answer": "something"}) + "\n"
+    lines[0] = json.dumps({**first, "answers": ["something"]}) + "\n"
     (out / "predictions.jsonl").write_text("".join([lines[0], *lines[2:]]))
     with pytest.raises(eos.DataError, match="the questions have changed"):
         run(backbone, out)

@@ -33,11 +33,11 @@ def right(desk):
     for family in ASKED:
         items = [task.item("validation", family, number=n, seed=5) for n in range(EACH)]
         runs = {"full": None, "random@4": drop}
-        told = dict(desk.answers(items, runs, new_tokens=2))
+        told = dict(desk.answers(items, runs, max_new_tokens=2))
         grey = [blanked(item) for item in items]
-        [(_, told["blind"])] = desk.answers(grey, {"full": None}, new_tokens=2)
+        [(_, told["blind"])] = desk.answers(grey, {"full": None}, max_new_tokens=2)
         for run, texts in told.items():
-            found[run] += [task.correct(t, i.answer) for t, i in zip(texts, items, strict=True)]
+            found[run] += [task.metric(t, i.answers) for t, i in zip(texts, items, strict=True)]
     return {run: sum(hits) / len(hits) for run, hits in found.items()}
 
 

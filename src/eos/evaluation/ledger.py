@@ -6,8 +6,9 @@ which is dropped when the file is opened again.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from eos.config import Frozen, describe
 from eos.errors import DataError
@@ -16,16 +17,27 @@ from eos.runs.journal import Journal
 
 
 class Prediction(Frozen):
-    """What one run answered to one question."""
+    """What one run answered to one question, and its score in [0, 1].
+
+    Files of earlier versions hold one ``answer``, and ``correct`` instead of a score.
+    """
 
     run: str
     id: str
     family: str
     number: int
     prediction: str
-    answer: str
-    correct: bool
-    chance: float
+    answers: tuple[str, ...]
+    score: float = Field(ge=0, le=1)
+    chance: float | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "correct" not in data:
+            return data
+        kept = {name: value for name, value in data.items() if name not in ("answer", "correct")}
+        return {**kept, "answers": [data.get("answer")], "score": data["correct"]}
 
 
 class Ledger:
@@ -74,7 +86,7 @@ def _parsed(line: bytes, where: str) -> Prediction:
     except ValidationError as failure:
         raise DataError(
             f"{where}: expected a prediction, found {line[:60]!r}: "
-            f"{describe(failure, Prediction)}. Delete the line and its question is asked again"
+            f"{describe(failure, Prediction)}. Delete the line and rerun to answer it again"
         ) from None
 
 

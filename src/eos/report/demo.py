@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from eos.evaluation.results import Results, Row
+from eos.evaluation.results import ResultRow, Results
 from eos.report.evaluation import markdown
 from eos.report.search import COLUMNS, regime_rows
 from eos.searching.search import Answer
@@ -41,7 +41,7 @@ def report(found: Answer, results: Results, *, use: str) -> str:
 def glance(results: Results, budgets: Sequence[int] = BUDGETS) -> str:
     """Write one row a method with its FLOPs and accuracy at every budget; none is left out."""
     full, *others = results.rows
-    found: dict[str, dict[int, Row]] = {}
+    found: dict[str, dict[int, ResultRow]] = {}
     for row in others:
         name = row.name.partition("@")[0]
         found.setdefault(name, {})[_nearest(row.cost.final_tokens, budgets)] = row
@@ -56,7 +56,7 @@ def glance(results: Results, budgets: Sequence[int] = BUDGETS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _accuracy(row: Row) -> str:
+def _accuracy(row: ResultRow) -> str:
     return f"{row.average.accuracy:.1f} ± {row.average.stderr:.1f}"
 
 
