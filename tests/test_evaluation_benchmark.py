@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import LlavaNextImageProcessorPil, LlavaNextProcessor, PreTrainedTokenizerFast
 
 import eos
-from eos.evaluation.answering import Desk
+from eos.evaluation.answering import Answerer
 from eos.evaluation.ledger import Ledger
 from eos.evaluation.tasks import TASKS, Item, Task, TaskFamily
 from eos.report.evaluation import markdown, show_evaluation
@@ -39,7 +39,7 @@ def soft_score(prediction, answers):
 
 
 @pytest.fixture(scope="module")
-def desk():
+def answerer():
     words = Tokenizer(WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -62,7 +62,7 @@ def desk():
     backbone = tiny_backbone("llava_next")
     # a random model may say anything: no placeholders, no early end, only words
     backbone.model.generation_config.suppress_tokens = [0, 1, 2, 3, IMAGE]
-    return Desk(backbone, processor)
+    return Answerer(backbone, processor)
 
 
 def question(family, number, answers=("",)):
@@ -76,13 +76,13 @@ def question(family, number, answers=("",)):
 
 
 @pytest.fixture(scope="module")
-def said(desk):
+def said(answerer):
     """What the full model answers, one question at a time."""
     found = {}
     for family, agreeing in AGREEING.items():
         for number in range(len(agreeing)):
             item = question(family, number)
-            [(_, [text])] = desk.answers([item], {"full": None}, max_new_tokens=LENGTH)
+            [(_, [text])] = answerer.answers([item], {"full": None}, max_new_tokens=LENGTH)
             found[family, number] = text
     return found
 
@@ -111,13 +111,13 @@ def task(said, monkeypatch):
     return made
 
 
-def evaluated(desk, out, plans, **options):
-    settings = {"task": "vqa", "batch_size": 4, "processor": desk.processor, **options}
-    return eos.evaluate(desk.backbone, plans, out=out, **settings)
+def evaluated(answerer, out, plans, **options):
+    settings = {"task": "vqa", "batch_size": 4, "processor": answerer.processor, **options}
+    return eos.evaluate(answerer.backbone, plans, out=out, **settings)
 
 
-def plans_for(desk):
-    tokens = desk.visual_tokens(question("read", 0))
+def plans_for(answerer):
+    tokens = answerer.visual_tokens(question("read", 0))
     return {
         name: eos.Plan(
             visual_tokens=tokens,
@@ -134,16 +134,16 @@ def test_soft_scores_by_hand():
     assert soft_score("c", ["a"] * 2 + ["b"] * 8) == 0
 
 
-def test_images_of_two_sizes_cannot_share_a_batch(desk):
+def test_images_of_two_sizes_cannot_share_a_batch(answerer):
     first, second = question("read", 0), question("read", 1)
-    assert desk.visual_tokens(first) != desk.visual_tokens(second)
-    plan = plans_for(desk)["drop"]
+    assert answerer.visual_tokens(first) != answerer.visual_tokens(second)
+    plan = plans_for(answerer)["drop"]
     with pytest.raises(eos.BackboneError, match="the same number of visual tokens"):
-        list(desk.answers([first, second], {"drop": plan}, max_new_tokens=1))
+        list(answerer.answers([first, second], {"drop": plan}, max_new_tokens=1))
 
 
-def test_a_benchmark_is_evaluated_end_to_end(desk, task, said, tmp_path):
-    results = evaluated(desk, tmp_path, plans_for(desk))
+def test_a_benchmark_is_evaluated_end_to_end(answerer, task, said, tmp_path):
+    results = evaluated(answerer, tmp_path, plans_for(answerer))
     assert {name: own.n for name, own in results.families.items()} == {"read": 7, "count": 3}
     assert {own.chance for own in results.families.values()} == {None}
     full = results.row("full")
@@ -166,27 +166,27 @@ def test_a_benchmark_is_evaluated_end_to_end(desk, task, said, tmp_path):
         assert len(text.split()) == LENGTH
 
 
-def test_the_limit_is_a_cap_and_a_resumed_evaluation_is_the_same(desk, task, tmp_path):
+def test_the_limit_is_a_cap_and_a_resumed_evaluation_is_the_same(answerer, task, tmp_path):
     counted = []
-    capped = evaluated(desk, tmp_path / "capped", {}, limit=5)
+    capped = evaluated(answerer, tmp_path / "capped", {}, limit=5)
     assert {name: own.n for name, own in capped.families.items()} == {"read": 5, "count": 3}
-    evaluated(desk, tmp_path / "whole", {}, watch=lambda *counts: counted.append(counts))
+    evaluated(answerer, tmp_path / "whole", {}, watch=lambda *counts: counted.append(counts))
     assert counted[-1] == (10, 10)
     again = tmp_path / "again"
     again.mkdir()
     (again / "config.json").write_bytes((tmp_path / "whole" / "config.json").read_bytes())
     lines = (tmp_path / "whole" / "predictions.jsonl").read_text().splitlines(keepends=True)
     (again / "predictions.jsonl").write_text("".join([*lines[:2], lines[8]]))
-    evaluated(desk, again, {})
+    evaluated(answerer, again, {})
     for name in ("predictions.jsonl", "results.json"):
         assert (again / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_without_a_length_of_its_own_an_answer_is_as_long_as_the_references(
-    desk, task, tmp_path, monkeypatch
+    answerer, task, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(TASKS, "vqa", replace(task, max_new_tokens=None))
-    evaluated(desk, tmp_path, {})
+    evaluated(answerer, tmp_path, {})
     lengths = {
         len(p.prediction.split())
         for p in Ledger(tmp_path / "predictions.jsonl").of("full", "read").values()
@@ -194,8 +194,8 @@ def test_without_a_length_of_its_own_an_answer_is_as_long_as_the_references(
     assert lengths == {LENGTH + 1}  # the longest reference, and one token to end it
 
 
-def test_an_unknown_chance_is_a_dash_in_tables(desk, task, tmp_path, capsys):
-    results = evaluated(desk, tmp_path, {})
+def test_an_unknown_chance_is_a_dash_in_tables(answerer, task, tmp_path, capsys):
+    results = evaluated(answerer, tmp_path, {})
     [line] = [line for line in markdown(results).splitlines() if line.startswith("| *chance*")]
     assert [cell.strip() for cell in line.split("|")[5:-1]] == ["-"] * 4
     show_evaluation(results, width=120)
@@ -207,12 +207,12 @@ def test_an_unknown_chance_is_a_dash_in_tables(desk, task, tmp_path, capsys):
 
 
 def test_a_metric_outside_its_range_and_too_few_questions_are_refused(
-    desk, task, tmp_path, monkeypatch
+    answerer, task, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(TASKS, "vqa", replace(task, metric=lambda text, answers: 10))
     with pytest.raises(eos.DataError, match=r"expected a score between 0 and 1 .* found 10"):
-        evaluated(desk, tmp_path / "out", {})
+        evaluated(answerer, tmp_path / "out", {})
     few = {**task.families, "one": TaskFamily("all", sizes={"test": 1})}
     monkeypatch.setitem(TASKS, "vqa", replace(task, families=few))
     with pytest.raises(eos.ConfigError, match="at least 2 questions of one in test"):
-        evaluated(desk, tmp_path / "few", {})
+        evaluated(answerer, tmp_path / "few", {})

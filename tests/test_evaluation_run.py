@@ -199,13 +199,13 @@ def test_an_interruption_loses_nothing_and_nothing_is_asked_twice(
         run(backbone, tmp_path, watch=stop)
     assert len(words(tmp_path)) >= 9
     asked = []
-    answers = module.Desk.answers
+    answers = module.Answerer.answers
 
     def counted(self, items, runs, **options):
         asked.extend(items if runs else [])
         return answers(self, items, runs, **options)
 
-    monkeypatch.setattr(module.Desk, "answers", counted)
+    monkeypatch.setattr(module.Answerer, "answers", counted)
     seen = []
     run(backbone, tmp_path, watch=lambda done, total: seen.append((done, total)))
     assert (tmp_path / "results.json").read_bytes() == (finished / "results.json").read_bytes()
@@ -317,13 +317,13 @@ def test_plans_from_files_have_names(backbone, tmp_path, monkeypatch):
 
 def test_a_blank_image_is_what_the_model_sees(backbone, tmp_path, monkeypatch):
     seen = []
-    answers = module.Desk.answers
+    answers = module.Answerer.answers
 
     def noted(self, items, runs, **options):
         seen.extend(item.messages[0]["content"][0]["image"] for item in items)
         return answers(self, items, runs, **options)
 
-    monkeypatch.setattr(module.Desk, "answers", noted)
+    monkeypatch.setattr(module.Answerer, "answers", noted)
     run(backbone, tmp_path / "blank", [], blank=True, limit=2)
     assert all(len(image.getcolors()) == 1 for image in seen)
     seen.clear()

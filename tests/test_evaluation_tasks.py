@@ -3,7 +3,7 @@
 import pytest
 
 from eos import ConfigError
-from eos.evaluation.answering import GREY, batches, blanked
+from eos.evaluation.answering import BLANK_COLOR, batches, blanked
 from eos.evaluation.tasks import TASKS, Item, exact_match, find_task
 from eos.miniature.world import EVALUATED, SPLITS
 
@@ -97,7 +97,7 @@ def test_a_blank_image_is_grey_and_the_question_stays():
     item = TASKS["mini"].item("test", "presence", number=0, seed=0)
     blank = blanked(item)
     image, text = blank.messages[0]["content"]
-    assert image["image"].getcolors() == [(96 * 96, GREY)]
+    assert image["image"].getcolors() == [(96 * 96, BLANK_COLOR)]
     assert text == item.messages[0]["content"][1]
     assert (blank.answers, blank.id) == (item.answers, item.id)
     assert len(item.messages[0]["content"][0]["image"].getcolors(96 * 96)) > 1  # the true one stays

@@ -12,7 +12,7 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
-from eos.evaluation.fidelity import METHODS, measure_fidelity
+from eos.evaluation.fidelity import SLOPE_METHODS, measure_fidelity
 from eos.evaluation.slopes import Slopes
 from eos.models.backbone import load_backbone
 from eos.models.processor import fingerprint, load_processor, locate, model_name
@@ -41,7 +41,7 @@ def fidelity_and_show(
     source = open_source(WorldData(split="validation", seed=seed))
     reader = Reader(source, load_processor(backbone), "last")
     asked = reader.first(samples, at_once=batch)
-    about = {"weights": fingerprint(loaded.model), "methods": list(METHODS), "batch": batch}
+    about = {"weights": fingerprint(loaded.model), "methods": list(SLOPE_METHODS), "batch": batch}
     about |= {"fractions": wanted, "seed": seed}
     journal = Journal(out / "slopes.jsonl")
     known = read_slopes(journal, about)[: samples // batch]

@@ -26,11 +26,11 @@ from eos.models.processor import (
 from eos.space.plan import Plan
 
 QuestionBatch: TypeAlias = dict[int, Item]  # by number
-GREY = (48, 48, 48)  # of a blank image
+BLANK_COLOR = (48, 48, 48)  # of a blank image
 
 
 @dataclass(frozen=True)
-class Desk:
+class Answerer:
     """A model and its processor, to answer questions with."""
 
     backbone: Backbone
@@ -100,7 +100,7 @@ def blanked(item: Item) -> Item:
 def _blank(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] != "image":
         return part
-    return {**part, "image": Image.new("RGB", part["image"].size, GREY)}
+    return {**part, "image": Image.new("RGB", part["image"].size, BLANK_COLOR)}
 
 
 def _images(item: Item) -> int:

@@ -1,7 +1,7 @@
 """Estimates: accuracies and paired differences in points of 100, with their standard errors.
 
-A difference is taken question by question: what both models find easy or hard cancels out, so it
-is known far better than either accuracy.
+A difference is taken question by question: what is easy or hard for both models cancels out, so
+its standard error is far smaller than that of either accuracy.
 """
 
 from collections.abc import Sequence

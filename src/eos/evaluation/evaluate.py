@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from eos.errors import ConfigError, DataError, numbered
-from eos.evaluation.answering import Desk, QuestionBatch, batches, blanked
+from eos.evaluation.answering import Answerer, QuestionBatch, batches, blanked
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.results import Results, summarise
 from eos.evaluation.settings import Settings, join_folder
@@ -32,7 +32,7 @@ from eos.runs.environment import environment
 from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
-Watch = Callable[[int, int], None]
+AnswersWatch = Callable[[int, int], None]
 
 
 def evaluate(
@@ -47,7 +47,7 @@ def evaluate(
     batch_size: int = 16,
     blank: bool = False,
     processor: Processor | None = None,
-    watch: Watch | None = None,
+    watch: AnswersWatch | None = None,
 ) -> Results:
     """Let the full model and every plan answer the same questions; resume what ``out`` holds.
 
@@ -69,12 +69,12 @@ def evaluate(
     """
     chosen = find_task(task)
     _check(chosen, split=split, limit=limit, batch_size=batch_size)
-    desk, name = _desk(backbone, processor)
+    answerer, name = _answerer(backbone, processor)
     first = chosen.item(split, next(iter(chosen.families)), number=0, seed=seed)
-    unreduced = _unreduced(desk, first)
+    unreduced = _unreduced(answerer, first)
     settings = Settings(
         backbone=name,
-        fingerprint=fingerprint(desk.backbone.model),
+        fingerprint=fingerprint(answerer.backbone.model),
         task=chosen.name,
         families=tuple(chosen.families),
         split=split,
@@ -82,32 +82,32 @@ def evaluate(
         seed=seed,
         blank=blank,
         batch_size=batch_size,
-        plans=named_plans(plans, desk.backbone, visual_tokens=unreduced.visual_tokens),
+        plans=named_plans(plans, answerer.backbone, visual_tokens=unreduced.visual_tokens),
     )
     folder = Path(out)
     joined = join_folder(settings, folder)
     ledger = Ledger(folder / "predictions.jsonl")
-    _Evaluation(desk, chosen, settings, ledger, watch).run(folder)
+    _Evaluation(answerer, chosen, settings, ledger, watch).run(folder)
     results = summarise(joined, chosen, ledger, unreduced=unreduced)
     ledger.arrange(list(joined.runs), joined.families)
     results.save(folder / "results.json")
     return results
 
 
-def _desk(backbone: str | Path | Backbone, processor: Processor | None) -> tuple[Desk, str]:
+def _answerer(backbone: str | Path | Backbone, processor: Processor | None) -> tuple[Answerer, str]:
     """Load the model and its processor unless they are given; name the model."""
     if isinstance(backbone, Backbone):
         loaded, name = backbone, model_name(backbone.model)
     else:
         loaded, name = load_backbone(locate(backbone)), model_name(backbone)
-    return Desk(loaded, processor or load_processor(loaded.model)), name
+    return Answerer(loaded, processor or load_processor(loaded.model)), name
 
 
-def _unreduced(desk: Desk, first: Item) -> Plan:
-    """Write the full model as a plan without steps, for what it costs."""
-    backbone = desk.backbone
+def _unreduced(answerer: Answerer, first: Item) -> Plan:
+    """Write the full model as a plan without steps, to compute its cost."""
+    backbone = answerer.backbone
     return Plan(
-        visual_tokens=desk.visual_tokens(first),
+        visual_tokens=answerer.visual_tokens(first),
         num_layers=backbone.num_layers,
         dims=backbone.dims,
         text_tokens=text_length(backbone.model),
@@ -119,18 +119,18 @@ def _unreduced(desk: Desk, first: Item) -> Plan:
 class _Evaluation:
     """Answers the questions of one evaluation that the ledger does not hold yet."""
 
-    desk: Desk
+    answerer: Answerer
     task: Task
     settings: Settings
     ledger: Ledger
-    watch: Watch | None
+    watch: AnswersWatch | None
 
     def run(self, folder: Path) -> None:
         """Answer every question that some run has not answered."""
         self._report_progress()
         missing = [name for name in self._counts if not self._complete(name)]
         if missing:
-            model = self.desk.backbone.model
+            model = self.answerer.backbone.model
             found = environment(
                 seed=self.settings.seed,
                 device=str(device_of(model)),
@@ -140,9 +140,9 @@ class _Evaluation:
         for family in missing:
             items = [self._item(family, number) for number in range(self._counts[family])]
             self._check_unchanged(family, items)
-            length = self.task.max_new_tokens or self.desk.answer_length(items)
+            length = self.task.max_new_tokens or self.answerer.answer_length(items)
             size = self.settings.batch_size
-            for batch in batches(items, size, visual_size=self.desk.visual_size):
+            for batch in batches(items, size, visual_size=self.answerer.visual_size):
                 self._answer(family, batch, length)
 
     @cached_property
@@ -160,7 +160,7 @@ class _Evaluation:
             for run, plan in self.settings.runs.items()
             if any(number not in self.ledger.of(run, family) for number in batch)
         }
-        answers = self.desk.answers(batch.values(), lacking, max_new_tokens=max_new_tokens)
+        answers = self.answerer.answers(batch.values(), lacking, max_new_tokens=max_new_tokens)
         for run, texts in answers:
             predictions = [
                 Prediction(

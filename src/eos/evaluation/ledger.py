@@ -1,7 +1,7 @@
 """Ledger: predictions.jsonl, one line a run and question, appended to while a model answers.
 
-What was written stays written: a process that is ended at any moment leaves at most one torn line,
-which is dropped when the file is opened again.
+A process that is killed at any moment leaves at most one torn line, which is dropped when the file
+is opened again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Results: what came out of an evaluation, in the ``results.json`` of its folder.
+"""Results: the scores of an evaluation, in the ``results.json`` of its folder.
 
 Each run's accuracies with standard errors, beside the full model's on the same questions.
 """
@@ -66,7 +66,7 @@ class Results(Artifact):
 
 
 def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan) -> Results:
-    """Score all runs that have answered every question; ``unreduced`` says what full costs."""
+    """Score all runs that have answered every question; ``unreduced`` has the full model's cost."""
     counts = task.counts(settings.split, settings.limit)
     answered = {run: _answered(counts, ledger, run) for run in settings.runs}
     whole = {run: found for run, found in answered.items() if found is not None}

@@ -1,7 +1,6 @@
-"""Settings: what an evaluation was asked, in the ``config.json`` of its folder.
+"""Settings: model, questions and plans of an evaluation, in the ``config.json`` of its folder.
 
-A folder belongs to one backbone and one set of questions: it may gain plans, and goes on where it
-stopped, but never mixes.
+A folder belongs to one backbone and one set of questions. A rerun resumes it and may add plans.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ NOT_IDENTITY = {"schema_", "plans", "batch_size"}
 
 
 class Settings(Artifact):
-    """What was asked of which model; the full model is always asked, and is not named here."""
+    """Model, questions and plans; the full model is always evaluated, and is not listed here."""
 
     schema_: Literal["eos.evaluation/1"] = Field(default="eos.evaluation/1", alias="schema")
     backbone: str
@@ -36,7 +35,7 @@ class Settings(Artifact):
 
     @property
     def runs(self) -> dict[str, Plan | None]:
-        """What answers: the full model, then the plans."""
+        """The full model, then the plans."""
         return {FULL: None, **self.plans}
 
     @property
@@ -46,7 +45,7 @@ class Settings(Artifact):
 
 
 def join_folder(settings: Settings, folder: Path) -> Settings:
-    """Take over the plans a folder already has, and write what is asked now; refuse to mix."""
+    """Add the plans that a folder already has, and write its settings; refuse other questions."""
     path = folder / "config.json"
     if path.exists():
         before = Settings.load(path)
@@ -55,8 +54,8 @@ def join_folder(settings: Settings, folder: Path) -> Settings:
         settings = settings.model_copy(update={"plans": {**before.plans, **settings.plans}})
     elif (folder / "predictions.jsonl").exists():
         raise ConfigError(
-            f"expected a config.json beside the predictions in {folder}, found none: nobody can "
-            "say what they answer. Name another folder"
+            f"expected a config.json beside the predictions in {folder}, found none: their "
+            "questions are unknown. Use another folder"
         )
     settings.save(path)
     return settings
@@ -64,7 +63,7 @@ def join_folder(settings: Settings, folder: Path) -> Settings:
 
 def _changed(before: Mapping[str, Plan], now: Mapping[str, Plan]) -> list[str]:
     return [
-        f"expected the plan {name!r} to be the one it was; found another of that name"
+        f"expected the plan {name!r} unchanged; found another of that name"
         for name in now
         if name in before and before[name] != now[name]
     ]

@@ -1,4 +1,4 @@
-"""Stopwatch: how long somebody else's part of a forward pass takes."""
+"""Stopwatch: time spent in the callbacks of a forward pass."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -15,13 +15,13 @@ Made = TypeVar("Made")
 
 
 class Stopwatch:
-    """A handler that adds up the time another one takes."""
+    """A handler that calls another one and adds up the time it takes."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler, self.seconds = handler, 0.0
 
     def begin(self, call: ModelCall) -> None:
-        """Hear of a new forward pass."""
+        """Start a forward pass."""
         self._timed(self.handler.begin, call)
 
     def enter(self, call: LayerCall) -> LayerCall:
@@ -40,7 +40,7 @@ class Stopwatch:
 
 
 def now() -> float:
-    """Read the clock when everything that was asked for has been done."""
+    """Read the clock after all queued work of the device."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return perf_counter()

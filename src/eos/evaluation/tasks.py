@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol, TypeAlias
 
 from eos.errors import ConfigError
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
 
 Metric: TypeAlias = Callable[[str, Sequence[str]], float]
 
@@ -139,7 +139,7 @@ TASKS: dict[str, Task] = {
         ),
         families={
             name: TaskFamily(family.group, family.imitates)
-            for name, family in FAMILIES.items()
+            for name, family in QUESTION_FAMILIES.items()
             if family.group != "training"
         },
         splits=("train", "validation", "test"),

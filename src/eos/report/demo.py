@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from eos.evaluation.results import ResultRow, Results
 from eos.report.evaluation import markdown
-from eos.report.search import COLUMNS, regime_rows
+from eos.report.search import OPERATOR_COLUMNS, regime_rows
 from eos.searching.search import Answer
 
 BUDGETS = (64, 16)
 
 
 def league(results: Results) -> tuple[Results, list[int]]:
-    """Order rows by budget, then by accuracy; say after which of them a budget ends."""
+    """Order rows by budget, then by accuracy; give the places of each budget's last row."""
     full, *others = results.rows
     by_budget = [
         sorted(
@@ -26,13 +26,13 @@ def league(results: Results) -> tuple[Results, list[int]]:
 
 
 def report(found: Answer, results: Results, *, use: str) -> str:
-    """Write the page: what was found, how it does, how to use it."""
-    head = " | ".join(COLUMNS)
+    """Write the page: the plan that was found, its accuracy, how to use it."""
+    head = " | ".join(OPERATOR_COLUMNS)
     regimes = "\n".join(f"| {' | '.join(row)} |" for row in regime_rows(found.plan))
     return (
         "# A search on the miniature\n\n"
         f"Found at {found.plan.expected.final_tokens} final tokens:\n\n"
-        f"| {head} |\n|{'---|' * len(COLUMNS)}\n{regimes}\n\n{stages(found)}\n"
+        f"| {head} |\n|{'---|' * len(OPERATOR_COLUMNS)}\n{regimes}\n\n{stages(found)}\n"
         f"## Beside prior methods\n\n{glance(results)}\n{markdown(results)}\n"
         f"## Use the plan\n\n```python\n{use}```\n"
     )

@@ -13,7 +13,7 @@ DIFFERENCE, INTERVAL = "difference to full", "95%"
 
 
 def caption(results: Results) -> list[str]:
-    """Say what the numbers are, and what they are not."""
+    """Describe the evaluation and the columns of its tables."""
     counts = sorted({family.n for family in results.families.values()})
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     cost = results.rows[0].cost

@@ -11,7 +11,7 @@ from eos.searching.search import Answer
 from eos.space.plan import Plan
 from eos.space.step import Operator
 
-COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")
+OPERATOR_COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")
 
 
 def regime_rows(plan: Plan) -> list[list[str]]:
@@ -34,7 +34,7 @@ def show_search(found: Answer, out: Path, *, width: int | None = None) -> None:
     """Print the found regime layer by layer, the plan's costs, and the discretisation gap."""
     console = Console(width=width)
     table = Table(title="The searched operator at each layer that reduces", title_justify="left")
-    for column in COLUMNS:
+    for column in OPERATOR_COLUMNS:
         table.add_column(
             column, justify="left" if column in ("slot", "score", "regime") else "right"
         )
