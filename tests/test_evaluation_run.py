@@ -84,6 +84,24 @@ def test_the_batch_size_changes_nothing(backbone, finished, tmp_path):
     assert words(tmp_path) == words(finished)
 
 
+def test_how_many_questions_are_in_memory_changes_nothing(
+    backbone, finished, tmp_path, monkeypatch
+):
+    held = []
+    cut = module.batches
+
+    def counted(items, size, **options):
+        held.append(list(items))
+        return cut(items, size, **options)
+
+    monkeypatch.setattr(module, "batches", counted)
+    monkeypatch.setattr(module, "IN_MEMORY", 3)
+    run(backbone, tmp_path)
+    assert held == 2 * [[0, 1, 2], [3, 4]]
+    for name in ("results.json", "predictions.jsonl"):
+        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
+
+
 def test_the_words_are_those_of_plain_generate(backbone, finished):
     """With pixels, one by one, and far more room than is needed: the beginning is the same."""
     processor = AutoProcessor.from_pretrained(backbone.model.name_or_path)

@@ -81,14 +81,14 @@ def asking(text, number=0):
 
 def test_batches_hold_every_question_once_and_those_of_a_length_together():
     lengths = [3, 1, 2, 3, 1, 2, 2]
-    items = [asking("word " * length, n) for n, length in enumerate(lengths)]
+    items = {n: asking("word " * length, n) for n, length in enumerate(lengths)}
     found = list(batches(items, 2, visual_size=lambda item: 9))
     assert [list(batch) for batch in found] == [[1, 4], [2, 5], [6, 0], [3]]
     assert all(batch[number] is items[number] for batch in found for number in batch)
 
 
 def test_a_batch_holds_questions_of_one_visual_size():
-    items = [asking("word " * length, n) for n, length in enumerate([1, 1, 1, 2, 2])]
+    items = {n: asking("word " * length, n) for n, length in enumerate([1, 1, 1, 2, 2])}
     found = list(batches(items, 2, visual_size=lambda item: 36 if item.id in "134" else 18))
     assert [list(batch) for batch in found] == [[0, 2], [1, 3], [4]]
 

@@ -4,7 +4,7 @@ Questions of similar length share a batch, so that little is padded; those of di
 visual tokens never do, since `reduced` needs one number. Answers keep the numbers of questions.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -78,10 +78,10 @@ class Answerer:
 
 
 def batches(
-    items: Sequence[Item], size: int, *, visual_size: Callable[[Item], int]
+    items: Mapping[int, Item], size: int, *, visual_size: Callable[[Item], int]
 ) -> Iterator[QuestionBatch]:
-    """Cut questions into batches of similar length, each of one ``visual_size``."""
-    keys = [(visual_size(item), _words(item), number) for number, item in enumerate(items)]
+    """Cut questions, by number, into batches of similar length and one ``visual_size`` each."""
+    keys = [(visual_size(item), _words(item), number) for number, item in items.items()]
     for _, group in groupby(sorted(keys), key=lambda key: key[0]):
         numbers = [number for _, _, number in group]
         for start in range(0, len(numbers), size):

@@ -1,6 +1,6 @@
 """Evaluate: let the full model and plans answer the same questions, and compare them pairwise.
 
-All runs answer a batch before the next one, so that an image is loaded and encoded once. Batches
+All runs answer a batch before the next one, so that its images are loaded once. Batches
 follow from the settings alone, never from what is already answered: a resumed evaluation ends with
 exactly the results of an uninterrupted one.
 """
@@ -33,6 +33,7 @@ from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
 AnswersWatch = Callable[[int, int], None]
+IN_MEMORY = 1024  # questions whose images are held at once
 
 
 def evaluate(
@@ -138,12 +139,17 @@ class _Evaluation:
             )
             write_atomically(folder / "env.json", json.dumps(found, indent=2) + "\n")
         for family in missing:
-            items = [self._item(family, number) for number in range(self._counts[family])]
-            self._check_unchanged(family, items)
-            length = self.task.max_new_tokens or self.answerer.answer_length(items)
-            size = self.settings.batch_size
-            for batch in batches(items, size, visual_size=self.answerer.visual_size):
-                self._answer(family, batch, length)
+            for start in range(0, self._counts[family], IN_MEMORY):
+                stop = min(start + IN_MEMORY, self._counts[family])
+                self._answer_range(family, range(start, stop))
+
+    def _answer_range(self, family: str, numbers: range) -> None:
+        items = {number: self._item(family, number) for number in numbers}
+        self._check_unchanged(family, items)
+        length = self.task.max_new_tokens or self.answerer.answer_length(items.values())
+        size = self.settings.batch_size
+        for batch in batches(items, size, visual_size=self.answerer.visual_size):
+            self._answer(family, batch, length)
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -188,7 +194,7 @@ class _Evaluation:
         return found
 
     def _complete(self, family: str) -> bool:
-        return all(self._count(run, family) == self._counts[family] for run in self.settings.runs)
+        return all(self._count(run, family) >= self._counts[family] for run in self.settings.runs)
 
     def _count(self, run: str, family: str) -> int:
         return len(self.ledger.of(run, family))
@@ -199,14 +205,16 @@ class _Evaluation:
             done = sum(self._count(run, family) for run in runs for family in self._counts)
             self.watch(done, len(runs) * sum(self._counts.values()))
 
-    def _check_unchanged(self, family: str, items: list[Item]) -> None:
+    def _check_unchanged(self, family: str, items: Mapping[int, Item]) -> None:
         """Refuse to resume if the questions are no longer those that were answered."""
         for run in self.settings.runs:
-            for number, known in self.ledger.of(run, family).items():
-                if (known.id, known.answers) != (items[number].id, items[number].answers):
+            answered = self.ledger.of(run, family)
+            for number in answered.keys() & items.keys():
+                known, item = answered[number], items[number]
+                if (known.id, known.answers) != (item.id, item.answers):
                     raise DataError(
                         f"expected the answers {list(known.answers)} to {known.id}, as when it was "
-                        f"answered; found {list(items[number].answers)}: the questions have "
+                        f"answered; found {list(item.answers)} to {item.id}: the questions have "
                         "changed since. Use another folder"
                     )
 
