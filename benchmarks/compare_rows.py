@@ -9,41 +9,40 @@ tables of `eos eval`.
 """
 
 import argparse
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import fmean
 
+from eos.estimates import Estimate, average, estimate
 from eos.evaluation.ledger import Prediction
 from eos.evaluation.settings import FULL, Settings
-from eos.runs.files import whole_lines
+from eos.runs.journal import Journal
 
-Table = dict[str, dict[tuple[str, int], bool]]
+Table = dict[str, dict[tuple[str, int], float]]
 
 
 def read(folders: list[Path]) -> tuple[Table, dict[str, float]]:
-    """Read which questions each run answered rightly, and each run's FLOPs."""
+    """Read each run's scores by question, and its FLOPs."""
     found: Table = {}
     flops = {FULL: 1.0}
     for folder in folders:
-        for line in whole_lines(folder / "predictions.jsonl"):
-            told = Prediction.model_validate_json(line)
-            found.setdefault(told.run, {})[told.family, told.number] = told.correct
+        for entry in Journal(folder / "predictions.jsonl").entries():
+            own = Prediction.model_validate(entry)
+            found.setdefault(own.run, {})[own.family, own.number] = own.score
         plans = Settings.load(folder / "config.json").plans
         flops |= {name: plan.expected.flops_ratio for name, plan in plans.items()}
     return found, flops
 
 
-def mean_and_error(values: dict[tuple[str, int], float]) -> tuple[float, float]:
-    """Mean over families of their means, and its standard error."""
+def over_families(values: dict[tuple[str, int], float]) -> Estimate:
+    """Mean over families of their means, with its standard error."""
     families: dict[str, list[float]] = {}
     for (family, _), value in values.items():
         families.setdefault(family, []).append(value)
-    spread = sum(variance(own) / len(own) for own in families.values())
-    return fmean(fmean(own) for own in families.values()), sqrt(spread) / len(families)
+    return average([estimate(own) for own in families.values()])
 
 
 def points(table: Table, runs: list[str]) -> dict[tuple[str, int], float]:
-    """Points of each question, 100 if right, mean over runs; questions that all have answered."""
+    """Points of 100 of each question, mean over runs; questions that all have answered."""
     shared = set.intersection(*(set(table[run]) for run in runs))
     return {key: 100 * fmean(table[run][key] for run in runs) for key in sorted(shared)}
 
@@ -51,10 +50,15 @@ def points(table: Table, runs: list[str]) -> dict[tuple[str, int], float]:
 def row(table: Table, ours: list[str], other: str, flops: float) -> str:
     """Write one line: a run's accuracy, and how far ahead ours are."""
     own, theirs = points(table, ours), points(table, [other])
-    accuracy, error = mean_and_error(theirs)
-    ahead, noise = mean_and_error({key: own[key] - theirs[key] for key in own if key in theirs})
-    interval = f"{ahead - 1.96 * noise:+.1f} to {ahead + 1.96 * noise:+.1f}"
-    return f"| `{other}` | {flops:.3f} | {accuracy:.1f} ± {error:.1f} | {ahead:+.1f} ({interval}) |"
+    ahead = over_families({key: own[key] - theirs[key] for key in own if key in theirs})
+    low, high = ahead.mean - 1.96 * ahead.stderr, ahead.mean + 1.96 * ahead.stderr
+    interval = f"{ahead.mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"| `{other}` | {flops:.3f} | {written(over_families(theirs))} | {interval} |"
+
+
+def written(accuracy: Estimate) -> str:
+    """Write an accuracy with its standard error."""
+    return f"{accuracy.mean:.1f} ± {accuracy.stderr:.1f}"
 
 
 def main() -> None:
@@ -66,20 +70,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="compare only with runs whose names begin so")
     asked = parser.parse_args()
     (table, flops), ours = read(asked.folders), asked.ours.split(",")
-    names = tuple(asked.only.split(","))
+    prefixes = tuple(asked.only.split(","))
     others = [
         run
         for run in table
-        if run not in ours and flops[run] <= flops[asked.within] and run.startswith(names)
+        if run not in ours and flops[run] <= flops[asked.within] and run.startswith(prefixes)
     ]
-    others.sort(key=lambda run: -mean_and_error(points(table, [run]))[0])
-    accuracy, error = mean_and_error(points(table, ours))
+    others.sort(key=lambda run: -over_families(points(table, [run])).mean)
     print(f"| run | FLOPs | accuracy, % | mean of {len(ours)} seeds ahead by (95%) |")
     print("|---|---:|---:|---:|")
-    print(
-        f"| mean of {', '.join(f'`{run}`' for run in ours)} | "
-        f"{fmean(flops[run] for run in ours):.3f} | {accuracy:.1f} ± {error:.1f} | |"
-    )
+    names, mean_flops = ", ".join(f"`{run}`" for run in ours), fmean(flops[run] for run in ours)
+    accuracy = written(over_families(points(table, ours)))
+    print(f"| mean of {names} | {mean_flops:.3f} | {accuracy} | |")
     for other in [FULL, *others]:
         print(row(table, ours, other, flops[other]))
 

@@ -1,13 +1,16 @@
 """The tree in docs/architecture.md is the source, in the order of imports; its names exist."""
 
+import ast
 import re
+from collections import Counter
 
 import pytest
 
 from tests.test_docs import ROOT, resolve
-from tests.test_import_order import ORDER, SOURCE
+from tests.test_import_order import FILES, ORDER, SOURCE
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+SHARED = {"Found", "Run", "Search", "Stage"}  # classes of two packages that share a name
 NAMES = re.findall(rf"`((?:{'|'.join(ORDER)})\.(?!py`)[\w.]+)`", PAGE)
 
 
@@ -37,3 +40,15 @@ def test_the_names_are_found():
     assert len(set(NAMES)) > 30
     with pytest.raises(AttributeError):
         resolve("eos.engine.reduced.Reduction.nothing")
+
+
+def repeated(sources):
+    """The names of classes that are defined more than once."""
+    trees = [ast.parse(source) for source in sources]
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_a_class_has_a_name_of_its_own():
+    assert repeated(path.read_text(encoding="utf-8") for path in FILES) <= SHARED
+    assert repeated(["class A: ...", "class B: ...", "class A: ..."]) == {"A"}

@@ -18,9 +18,9 @@ from eos.data.order import choices, first_choice, held_out
 from eos.data.samples import Sample, Subset, UnusableError, load_image
 from eos.data.settings import HubData, LlavaData, WorldData
 from eos.data.sources import LlavaSource, WorldSource, conversation, open_source
-from eos.engine.search_pass import IGNORED
 from eos.miniature.language import END, make_processor
 from eos.miniature.model import PATCH, SIZE
+from eos.tokens import IGNORED
 
 TURNS = [
     {"from": "human", "value": "<image>\nis there a red circle ?"},

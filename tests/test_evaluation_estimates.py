@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eos.estimates import Estimate, average, estimate, stderr
 from eos.evaluation.estimates import Z95, macro, score
 
 YES, NO = True, False
@@ -18,6 +19,23 @@ def test_accuracy_and_standard_error_by_hand():
     assert found.stderr == 25.0
     assert found.n == 4
     assert found.difference is None
+
+
+def test_means_and_their_errors_by_hand():
+    # squares of deviations: 1 + 0 + 1; over 2: 1; root over root of 3
+    assert estimate([1.0, 2.0, 3.0]) == Estimate(mean=2.0, stderr=round(1 / sqrt(3), 6))
+    assert stderr([1.0, 2.0, 3.0]) == pytest.approx(1 / sqrt(3), abs=1e-12)
+    assert estimate([5.0]) == Estimate(mean=5.0, stderr=0.0)
+    both = average([Estimate(mean=1.0, stderr=0.3), Estimate(mean=3.0, stderr=0.4)])
+    assert both.mean == 2.0
+    assert both.stderr == pytest.approx(0.25)  # root of 0.09 + 0.16, over two
+
+
+def test_soft_scores_by_hand():
+    found = score([1.0, 0.5, 0.0], [0.5, 0.5, 0.5])
+    assert found.accuracy == 50.0
+    assert found.stderr == pytest.approx(50 / sqrt(3), abs=1e-5)
+    assert (found.difference.points, found.difference.stderr) == (0.0, found.stderr)
 
 
 def test_the_difference_is_paired():

@@ -13,8 +13,8 @@ def prediction(run="full", family="presence", number=0, text="yes"):
         family=family,
         number=number,
         prediction=text,
-        answer="yes",
-        correct=text == "yes",
+        answers=("yes",),
+        score=float(text == "yes"),
         chance=0.5,
     )
 
@@ -61,6 +61,18 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path):
     path.write_bytes(lines[0] + lines[1].replace(b'"yes"', b"7", 1) + lines[2])
     with pytest.raises(DataError, match="prediction"):
         Ledger(path)
+
+
+def test_a_line_of_an_earlier_version_is_read_and_a_wrong_one_refused(tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    old = '{"run":"full","id":"a","family":"x","number":0,"prediction":"no","answer":"yes",'
+    path.write_text(old + '"correct":true,"chance":0.5}\n')
+    found = Ledger(path).of("full", "x")[0]
+    assert (found.answers, found.score, found.chance) == (("yes",), 1.0, 0.5)
+    for wrong in ('"correct":"so","chance":0.5}', '"score":1.5,"chance":0.5}', '"correct":true}'):
+        path.write_text(f"{old}{wrong}\n")
+        with pytest.raises(DataError, match="line 1: expected a prediction"):
+            Ledger(path)
 
 
 def test_the_order_of_writing_does_not_show_in_the_end(tmp_path):

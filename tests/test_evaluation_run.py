@@ -84,6 +84,24 @@ def test_the_batch_size_changes_nothing(backbone, finished, tmp_path):
     assert words(tmp_path) == words(finished)
 
 
+def test_how_many_questions_are_in_memory_changes_nothing(
+    backbone, finished, tmp_path, monkeypatch
+):
+    held = []
+    cut = module.batches
+
+    def counted(items, size, **options):
+        held.append(list(items))
+        return cut(items, size, **options)
+
+    monkeypatch.setattr(module, "batches", counted)
+    monkeypatch.setattr(module, "IN_MEMORY", 3)
+    run(backbone, tmp_path)
+    assert held == 2 * [[0, 1, 2], [3, 4]]
+    for name in ("results.json", "predictions.jsonl"):
+        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
+
+
 def test_the_words_are_those_of_plain_generate(backbone, finished):
     """With pixels, one by one, and far more room than is needed: the beginning is the same."""
     processor = AutoProcessor.from_pretrained(backbone.model.name_or_path)
@@ -137,11 +155,14 @@ def test_keeping_everything_differs_by_exactly_nothing_and_dropping_does_not(bac
 
 def test_differences_are_those_of_the_predictions(backbone, tmp_path, monkeypatch):
     """A metric under which a random model is right now and then."""
-    lenient = replace(TASKS["mini"], correct=lambda text, answer: len(text) % 2 == len(answer) % 2)
-    monkeypatch.setitem(TASKS, "mini", lenient)
+
+    def lenient(text, answers):
+        return len(text) % 2 == len(answers[0]) % 2
+
+    monkeypatch.setitem(TASKS, "mini", replace(TASKS["mini"], metric=lenient))
     results = run(backbone, tmp_path, ["random@4"], limit=8)
     lines = written(tmp_path)
-    right = {(x["run"], x["family"], x["number"]): x["correct"] for x in lines}
+    right = {(x["run"], x["family"], x["number"]): x["score"] for x in lines}
     assert len(set(right.values())) == 2
     points = []
     for family in ("attribute", "followup"):
@@ -168,6 +189,23 @@ def test_resumed_equals_uninterrupted_wherever_it_was_torn(backbone, finished, t
         assert (out / name).read_bytes() == (finished / name).read_bytes()
 
 
+def test_a_folder_of_an_earlier_version_is_resumed(backbone, finished, tmp_path):
+    """Lines held one ``answer``, and ``correct`` instead of a score."""
+    out = tmp_path / "earlier"
+    shutil.copytree(finished, out)
+    (out / "results.json").unlink()
+    lines = []
+    for line in written(finished)[:-3]:
+        line["answer"], line["correct"] = line.pop("answers")[0], line.pop("score") == 1
+        lines.append(json.dumps(line) + "\n")
+    (out / "predictions.jsonl").write_text("".join(lines), encoding="utf-8")
+    known = Ledger(out / "predictions.jsonl").of("full", "attribute")[0]
+    assert known == Ledger(finished / "predictions.jsonl").of("full", "attribute")[0]
+    run(backbone, out)
+    for name in ("results.json", "predictions.jsonl", "config.json"):
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+
+
 def test_an_interruption_loses_nothing_and_nothing_is_asked_twice(
     backbone, finished, tmp_path, monkeypatch
 ):
@@ -179,13 +217,13 @@ def test_an_interruption_loses_nothing_and_nothing_is_asked_twice(
         run(backbone, tmp_path, watch=stop)
     assert len(words(tmp_path)) >= 9
     asked = []
-    answers = module.Desk.answers
+    answers = module.Answerer.answers
 
     def counted(self, items, runs, **options):
         asked.extend(items if runs else [])
         return answers(self, items, runs, **options)
 
-    monkeypatch.setattr(module.Desk, "answers", counted)
+    monkeypatch.setattr(module.Answerer, "answers", counted)
     seen = []
     run(backbone, tmp_path, watch=lambda done, total: seen.append((done, total)))
     assert (tmp_path / "results.json").read_bytes() == (finished / "results.json").read_bytes()
@@ -256,7 +294,7 @@ def test_predictions_without_settings_and_changed_questions_are_refused(
     shutil.copy(finished / "config.json", out)
     lines = (finished / "predictions.jsonl").read_text().splitlines(keepends=True)
     first = json.loads(lines[0])
-    lines[0] = json.dumps({**first, "answer": "something"}) + "\n"
+    lines[0] = json.dumps({**first, "answers": ["something"]}) + "\n"
     (out / "predictions.jsonl").write_text("".join([lines[0], *lines[2:]]))
     with pytest.raises(eos.DataError, match="the questions have changed"):
         run(backbone, out)
@@ -297,13 +335,13 @@ def test_plans_from_files_have_names(backbone, tmp_path, monkeypatch):
 
 def test_a_blank_image_is_what_the_model_sees(backbone, tmp_path, monkeypatch):
     seen = []
-    answers = module.Desk.answers
+    answers = module.Answerer.answers
 
     def noted(self, items, runs, **options):
         seen.extend(item.messages[0]["content"][0]["image"] for item in items)
         return answers(self, items, runs, **options)
 
-    monkeypatch.setattr(module.Desk, "answers", noted)
+    monkeypatch.setattr(module.Answerer, "answers", noted)
     run(backbone, tmp_path / "blank", [], blank=True, limit=2)
     assert all(len(image.getcolors()) == 1 for image in seen)
     seen.clear()

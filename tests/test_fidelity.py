@@ -12,6 +12,7 @@ from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.engine.relaxation import Relaxation
 from eos.errors import BackboneError, ConfigError
+from eos.estimates import Estimate
 from eos.evaluation.agreement import (
     agreement,
     pooled,
@@ -20,12 +21,12 @@ from eos.evaluation.agreement import (
     rank_error,
     total_error,
 )
-from eos.evaluation.fidelity import METHODS, Fidelity, measure_fidelity
+from eos.evaluation.fidelity import SLOPE_METHODS, Fidelity, measure_fidelity
 from eos.evaluation.slopes import STEP, Measured
 from eos.models.memory import remembering
 from eos.models.processor import load_processor
 from eos.report.fidelity import markdown
-from eos.searching.measure import Estimate, answer_losses
+from eos.searching.measure import answer_losses
 
 
 def estimates(*means, stderr=0.1):
@@ -237,12 +238,12 @@ def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):
     assert cli.main([*command, "--fractions", "0.5", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert shown == (tmp_path / "fidelity.md").read_text(encoding="utf-8")
-    assert all(f"| {name} | 0.5 (288 ± 29) |" in shown for name in METHODS)
+    assert all(f"| {name} | 0.5 (288 ± 29) |" in shown for name in SLOPE_METHODS)
     written = Fidelity.load(tmp_path / "fidelity.json")
     assert written.samples == 2
     sizes = shown.split("Sizes, all layers")[1]
     assert all(f"| {name} | {own.passes} |" in sizes for name, own in written.pooled.items())
-    assert set(written.pooled) == set(METHODS)
+    assert set(written.pooled) == set(SLOPE_METHODS)
     before = json.loads((tmp_path / "fidelity.json").read_text())
     del before["pooled"]  # as files were before sizes were measured
     assert "Sizes" not in markdown(Fidelity.model_validate(before))

@@ -14,6 +14,7 @@ ORDER = [
     "tokens",
     "runs",
     "config",
+    "estimates",
     "operator",
     "methods",
     "space",

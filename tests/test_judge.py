@@ -13,9 +13,9 @@ from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.engine.search_pass import labelled_pass
 from eos.models.processor import load_processor, place_batch
+from eos.runs.journal import Journal
 from eos.searching import judge as judge_module
 from eos.searching.focus import focused
-from eos.searching.folder import Journal
 from eos.searching.judge import Judge, disagreement
 from eos.searching.processes import Processes
 from eos.searching.race import Entrant, race, rungs
@@ -101,7 +101,7 @@ def test_what_the_journal_holds_is_not_measured_again(made, plans, tmp_path, mon
 
 def test_measurements_of_something_else_are_refused(made, plans, tmp_path):
     judge(made, tmp_path / "trials.jsonl").disagreement(plans[:1], [0])
-    with pytest.raises(ConfigError, match="expected the backbone 'a', found 'b'"):
+    with pytest.raises(ConfigError, match="expected backbone 'a', found 'b'"):
         judge(made, tmp_path / "trials.jsonl", facts={"backbone": "b"})
 
 

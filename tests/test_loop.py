@@ -280,7 +280,7 @@ def test_another_search_in_the_same_folder_is_refused(backbone, finished, tmp_pa
         searched(backbone, out, seed=1)
     with pytest.raises(ConfigError, match="2 problems"):
         searched(backbone, out, seed=1, lr=0.1)
-    with pytest.raises(ConfigError, match="expected the data 'world train"):
+    with pytest.raises(ConfigError, match="expected data 'world train"):
         searched(backbone, out, data=Holes(50))
     assert searched(backbone, out, save_every=7)  # how often it is saved may change
 

@@ -8,7 +8,7 @@ import pytest
 from eos import Plan
 from eos.evaluation.results import Results
 from eos.methods.registry import PRESETS
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.gallery import gallery
 from eos.miniature.world import EVALUATED, examples
 from eos.report.demo import glance
@@ -26,7 +26,7 @@ def test_the_table_of_families_is_that_of_the_registry():
     ]
     assert [row[0] for row in rows] == list(EVALUATED)
     for name, kind, group, imitates, looks, chance in rows:
-        family = FAMILIES[name]
+        family = QUESTION_FAMILIES[name]
         assert (kind, group, imitates) == (family.kind, family.group, family.imitates)
         assert int(looks) == family.hops
         asked = [item.question.chance for item in examples("validation", name, count=200)]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from eos.evaluation.answering import GREY as BLANK
+from eos.evaluation.answering import BLANK_COLOR
 from eos.miniature.language import vocabulary
 from eos.miniature.model import PATCH, miniature_config, new_model
 from eos.miniature.questions import nearest_object
@@ -30,7 +30,7 @@ def test_a_dark_picture_keeps_its_questions_and_shows_nothing():
     lit = make_lesson(kinds, rng(), size=96, patch=PATCH)
     dark = make_lesson(kinds, rng(), size=96, patch=PATCH, dark=1.0)
     assert torch.equal(lit.ids, dark.ids)
-    assert (GREY,) * 3 == BLANK  # what blind answers are measured on
+    assert (GREY,) * 3 == BLANK_COLOR  # what blind answers are measured on
     assert len({scene.pixels.tobytes() for scene in dark.scenes}) == 1
     labels = label_patches(dark.scenes, patch=PATCH).heads
     assert not labels["content"].any()

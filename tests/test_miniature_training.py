@@ -11,7 +11,7 @@ from transformers import LlavaForConditionalGeneration
 
 from eos.miniature.language import make_processor, vocabulary
 from eos.miniature.model import PATCH, SIZE, miniature_config, new_model
-from eos.miniature.scenes import COLORS, KINDS, PLURALS, SHAPES, draw_scene
+from eos.miniature.scenes import COLORS, PLURALS, SCENE_KINDS, SHAPES, draw_scene
 from eos.miniature.training.checkpoint import export
 from eos.miniature.training.course import COURSE, Phase, phase_at, rate_at, total_steps
 from eos.miniature.training.lessons import make_lesson, pixel_values
@@ -118,7 +118,7 @@ def test_a_small_image_takes_a_window_of_the_positions(model):
     assert not torch.allclose(here, there)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCENE_KINDS)
 def test_patches_are_labelled_where_things_are(kind):
     scene = draw_scene(kind, np.random.default_rng(1))
     labels = label_patches([scene], patch=PATCH)
@@ -145,7 +145,7 @@ def test_the_dense_loss_falls_for_a_right_reader():
     assert loss < before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCENE_KINDS)
 def test_tokens_are_drawn_to_the_words_for_what_they_show(kind):
     scene = draw_scene(kind, np.random.default_rng(1), size=48)
     labels = label_patches([scene], patch=PATCH)

@@ -8,13 +8,13 @@ import pytest
 
 from eos.errors import DataError
 from eos.miniature.digits import indices, samples
-from eos.miniature.drawing import SHAPES as DRAWN
+from eos.miniature.drawing import INSIDE as DRAWN
 from eos.miniature.drawing import sprite
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.language import UNKNOWN, make_processor, vocabulary
 from eos.miniature.model import PATCH, SIZE
 from eos.miniature.questions import choice
-from eos.miniature.scenes import COLORS, KINDS, SHAPES, draw_scene
+from eos.miniature.scenes import COLORS, SCENE_KINDS, SHAPES, draw_scene
 from eos.miniature.world import EVALUATED, SPLITS, example, examples
 
 
@@ -73,7 +73,7 @@ def test_handwritten_digits_are_those_of_scikit_learn_and_split():
     assert sum(map(len, parts)) == len(set.union(*parts)) == len(labels) == 1797
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCENE_KINDS)
 @pytest.mark.parametrize("size", [48, 64, 96])
 def test_scenes_fit_their_image_and_nothing_overlaps(kind, size):
     for seed in range(15):
@@ -133,7 +133,7 @@ def test_the_text_alone_tells_no_more_than_chance(family):
     assert best <= chance + 0.06, (best, chance)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", QUESTION_FAMILIES)
 def test_every_word_is_known_and_prompts_are_those_of_a_llava(family):
     processor = make_processor(size=SIZE, patch=PATCH)
     for item in examples("validation", family, count=25):
@@ -163,7 +163,7 @@ def test_counts_are_those_of_the_picture():
     rng = np.random.default_rng(5)
     for _ in range(50):
         scene = draw_scene("objects", rng)
-        question = FAMILIES["counting"].ask(scene, rng)
+        question = QUESTION_FAMILIES["counting"].make(scene, rng)
         word = question.text.split()[2]
         shown = [t for t in scene.things if t.color == word or t.name == word.rstrip("s")
                  or (t.name, word) == ("cross", "crosses")]  # fmt: skip

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from eos.errors import ConfigError
 
+IGNORED = -100  # label of positions without a loss, as in transformers
+
 
 @dataclass(frozen=True)
 class Tokens:

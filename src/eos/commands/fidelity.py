@@ -12,12 +12,14 @@ from eos.data.batches import Reader
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
 from eos.errors import ConfigError
-from eos.evaluation.fidelity import METHODS, measure_fidelity
+from eos.evaluation.fidelity import SLOPE_METHODS, measure_fidelity
 from eos.evaluation.slopes import Slopes
 from eos.models.backbone import load_backbone
 from eos.models.processor import fingerprint, load_processor, locate, model_name
 from eos.report.fidelity import markdown
-from eos.runs.files import append_lines, whole_lines, write_atomically
+from eos.runs.files import write_atomically
+from eos.runs.identity import check_same
+from eos.runs.journal import Journal
 
 
 def fidelity_and_show(
@@ -39,17 +41,18 @@ def fidelity_and_show(
     source = open_source(WorldData(split="validation", seed=seed))
     reader = Reader(source, load_processor(backbone), "last")
     asked = reader.first(samples, at_once=batch)
-    about = {"weights": fingerprint(loaded.model), "methods": list(METHODS), "batch": batch}
+    about = {"weights": fingerprint(loaded.model), "methods": list(SLOPE_METHODS), "batch": batch}
     about |= {"fractions": wanted, "seed": seed}
-    notes = out / "slopes.jsonl"
-    known = read_slopes(notes, about)[: samples // batch]
+    journal = Journal(out / "slopes.jsonl")
+    known = read_slopes(journal, about)[: samples // batch]
     columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=samples, completed=sum(x.samples for x in known))
 
         def watch(slopes: Slopes) -> None:
             if slopes.samples == batch:  # a shorter one is the last, and with more samples another
-                append_lines(notes, slopes.model_dump_json() + "\n")
+                journal.add(slopes.model_dump_json())
+                journal.flush()
             progress.advance(bar, slopes.samples)
 
         found = measure_fidelity(
@@ -67,19 +70,16 @@ def fidelity_and_show(
     print(found.to_json() if as_json else markdown(found), end="")
 
 
-def read_slopes(path: Path, about: dict[str, Any]) -> list[Slopes]:
+def read_slopes(journal: Journal, about: dict[str, Any]) -> list[Slopes]:
     """Read what was measured before in the same way; begin the file if there is none."""
-    first = json.dumps(about)
-    lines = whole_lines(path)
-    if not lines:
-        write_atomically(path, first + "\n")
+    journal.cut()
+    entries = list(journal.entries())
+    if not entries:
+        journal.add(json.dumps(about))
+        journal.flush()
         return []
-    if lines[0].decode("utf-8") != first:
-        raise ConfigError(
-            f"expected {path} to hold what was measured with {first}; found "
-            f"{lines[0].decode('utf-8')[:200]}. Use another folder"
-        )
-    return [Slopes.model_validate_json(line) for line in lines[1:]]
+    check_same(journal.path, entries[0], about, what="measurement of slopes")
+    return [Slopes.model_validate(entry) for entry in entries[1:]]
 
 
 def _fractions(text: str) -> list[float]:

@@ -1,1 +1,1 @@
-"""Data: what a search learns from. Sources of samples, their order, and batches with labels."""
+"""Data for a search: sources of samples, their order, and batches with labels."""

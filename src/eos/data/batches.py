@@ -1,8 +1,8 @@
 """Batches: conversations as a model's inputs, padded at the left, with labels on the answers.
 
 Works with any processor that has a chat template. The conversation is rendered with and without
-each answer; what is new at its end are the answer's tokens. They are counted from the right, where
-no image comes any more, so that it does not matter into how many tokens a family turns an image.
+each answer; the difference at its end are the answer's tokens. Their positions are counted from the
+right, after all images, so that they do not depend on the number of visual tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from eos.data.order import choices
 from eos.data.samples import Sample, Source, UnusableError
-from eos.engine.search_pass import IGNORED
 from eos.errors import DataError
 from eos.models.processor import Processor
+from eos.tokens import IGNORED
 
 Taught: TypeAlias = Literal["all", "last"]
 
-PATIENCE = 100  # unusable replacements in a row after which a source is given up
+MOST_UNUSABLE = 100  # samples in a row after which a source is refused
 MERGED = 2  # tokens before an answer that may be written together with its first
 
 
@@ -33,7 +33,7 @@ class Answered:
         index: its number in the source.
         sample: itself.
         spans: begin and end of each answer in tokens from the right end, begin included.
-        tail: the tokens from the first answer's begin on.
+        tail: the tokens from the begin of the first answer.
     """
 
     index: int
@@ -52,7 +52,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one process learns from in one step.
+    """The samples of one process in one step.
 
     Attributes:
         answered: the samples.
@@ -66,7 +66,7 @@ class Batch:
 
     @property
     def tried(self) -> int:
-        """Count the samples that were looked at."""
+        """Count the samples that were read, usable or not."""
         return len(self.answered) + len(self.skipped)
 
     def pieces(self) -> Iterator[tuple[Answered, ...]]:
@@ -97,7 +97,7 @@ class Reader:
         sample = self.source.sample(index)
         if not any(part["type"] == "image" for m in sample.messages for part in m["content"]):
             raise UnusableError(f"{sample.id}: expected an image, found none")
-        whole = self._tokens(sample.messages, ask=False)
+        whole = self._tokens(sample.messages, prompt=False)
         if len(whole) > self.max_text_tokens:
             raise UnusableError(
                 f"{sample.id}: expected at most {self.max_text_tokens} text tokens, found "
@@ -160,14 +160,14 @@ class Reader:
 
     def _first(self, candidates: Iterator[int]) -> tuple[Answered, list[Skipped]]:
         skipped: list[Skipped] = []
-        for index in islice(candidates, PATIENCE):
+        for index in islice(candidates, MOST_UNUSABLE):
             try:
                 return self.read(index), skipped
             except UnusableError as failure:
                 skipped.append(Skipped(self.source.name(index), str(failure)))
         raise DataError(
-            f"expected usable samples in {self.source.describe()}; found {PATIENCE} in a row that "
-            f"are not, such as {skipped[-1].reason}"
+            f"expected usable samples in {self.source.describe()}; found {MOST_UNUSABLE} in a row "
+            f"that are not, such as {skipped[-1].reason}"
         )
 
     def _spans(self, sample: Sample, whole: list[int]) -> Iterator[tuple[int, int]]:
@@ -176,8 +176,8 @@ class Reader:
         for place in places if self.taught == "all" else places[-1:]:
             if not any(part.get("text", "").strip() for part in sample.messages[place]["content"]):
                 raise UnusableError(f"{sample.id}: expected an answer, found an empty one")
-            before = self._tokens(sample.messages[:place], ask=True)
-            after = self._tokens(sample.messages[: place + 1], ask=False)
+            before = self._tokens(sample.messages[:place], prompt=True)
+            after = self._tokens(sample.messages[: place + 1], prompt=False)
             begin, end = _shared(before, whole), _shared(after, whole)
             if begin < len(before) - MERGED or end < len(after) - MERGED:
                 raise DataError(
@@ -197,10 +197,10 @@ class Reader:
         text: str = self.processor.tokenizer.decode([token])
         return text
 
-    def _tokens(self, messages: Sequence[dict[str, Any]], *, ask: bool) -> list[int]:
+    def _tokens(self, messages: Sequence[dict[str, Any]], *, prompt: bool) -> list[int]:
         """Tokenise a rendered conversation, each image as the one mark a template writes."""
         text = self.processor.apply_chat_template(
-            [*messages], add_generation_prompt=ask, tokenize=False
+            [*messages], add_generation_prompt=prompt, tokenize=False
         )
         encoded = self.processor.tokenizer(text, add_special_tokens=False)
         return list(encoded["input_ids"])

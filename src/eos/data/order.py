@@ -1,8 +1,7 @@
-"""Order: which samples a step learns from, as a pure function of the seed and the step.
+"""Order: which samples a step trains on, as a pure function of the seed and the step.
 
-Every epoch is a permutation of its own. The processes of a run share a step's batch by slots, so
-what is learnt at a step does not depend on how many they are; a slot whose sample cannot be used
-draws others by itself.
+Every epoch has its own permutation. The processes of a run share a step's batch by slots, so that
+the batch does not depend on their number; a slot whose sample cannot be used draws replacements.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ def _permutation(size: int, seed: int, epoch: int) -> list[int]:
 
 
 def first_choice(size: int, *, seed: int, step: int, slot: int, batch: int) -> int:
-    """Say which of ``size`` samples belongs into a slot of a step's global batch."""
+    """Index among ``size`` samples of a slot of a step's global batch."""
     epoch, place = divmod(step * batch + slot, size)
     return _permutation(size, seed, epoch)[place]
 
@@ -32,6 +31,6 @@ def choices(size: int, *, seed: int, step: int, slot: int, batch: int) -> Iterat
 
 
 def held_out(size: int, count: int, *, seed: int) -> tuple[list[int], list[int]]:
-    """Part ``size`` samples into those to learn from and ``count`` to validate with."""
+    """Split ``size`` samples into those to train on and ``count`` to validate with."""
     chosen = set(Random(f"eos {seed} held out").sample(range(size), min(count, size - 1)))
     return [i for i in range(size) if i not in chosen], sorted(chosen)

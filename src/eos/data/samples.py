@@ -14,7 +14,7 @@ Message: TypeAlias = dict[str, Any]
 
 
 class UnusableError(DataError):
-    """A sample that must be skipped: what was expected of it, what was found."""
+    """A sample that must be skipped."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Sample:
     """A conversation with its images.
 
     Attributes:
-        id: names the sample for people.
+        id: name of the sample.
         messages: as chat templates read them, images inside, ending with an answer.
     """
 
@@ -38,7 +38,7 @@ class Source(Protocol):
         """Count the samples, usable or not."""
 
     def describe(self) -> str:
-        """Say what this is: a run that goes on must find the same."""
+        """Describe the source; a resumed run needs an equal description."""
 
     def name(self, index: int) -> str:
         """Name a sample without making it."""
@@ -59,7 +59,7 @@ class Subset:
         return len(self.indices)
 
     def describe(self) -> str:
-        """Say what this is."""
+        """Describe the source."""
         return f"{self.label} of {self.source.describe()}"
 
     def name(self, index: int) -> str:
@@ -73,7 +73,7 @@ class Subset:
 
 def load_image(found: object, *, where: str) -> Image.Image:
     """Decode an image to RGB: a path, bytes, a dictionary of either, or an image already."""
-    if isinstance(found, dict):  # how datasets stores an image it was told not to decode
+    if isinstance(found, dict):  # how datasets stores an undecoded image
         found = found.get("bytes") or found.get("path")
     try:
         if isinstance(found, Image.Image):

@@ -1,4 +1,4 @@
-"""Settings: where samples come from, as a configuration file says it."""
+"""Settings: the source of samples, as in a configuration file."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt
 
 from eos.config import Frozen
 
-WORLD_SIZE = 100_000  # more than a search looks at; the world has no end
+WORLD_SIZE = 100_000  # more than a search reads; the world has no end
 
 
 class WorldData(Frozen):

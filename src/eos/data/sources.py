@@ -10,9 +10,9 @@ from eos.data.samples import Message, Sample, Source, UnusableError, load_image
 from eos.data.settings import DataConfig, HubData, LlavaData, WorldData
 from eos.errors import ConfigError, DataError
 from eos.miniature import world
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
 
-PLACEHOLDER = "<image>"  # where LLaVA's conversations say that they show the image
+PLACEHOLDER = "<image>"  # of an image in LLaVA's conversations
 SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 
 
@@ -27,16 +27,18 @@ class WorldSource:
     """The miniature's questions, family after family in turn."""
 
     def __init__(self, config: WorldData) -> None:
-        unknown = [name for name in config.families if name not in FAMILIES]
+        unknown = [name for name in config.families if name not in QUESTION_FAMILIES]
         if unknown:
-            raise ConfigError(f"expected families among {', '.join(FAMILIES)}; found {unknown}")
+            raise ConfigError(
+                f"expected families among {', '.join(QUESTION_FAMILIES)}; found {unknown}"
+            )
         self.config, self.families = config, config.families or world.EVALUATED
 
     def __len__(self) -> int:
         return self.config.size
 
     def describe(self) -> str:
-        """Say what this is."""
+        """Describe the source."""
         what = f"{self.config.split} {self.config.seed} {','.join(self.families)}"
         return f"world {what} x{len(self)}"
 
@@ -75,7 +77,7 @@ class LlavaSource:
         return len(self.entries)
 
     def describe(self) -> str:
-        """Say what this is."""
+        """Describe the source."""
         return f"llava {self.path.name} {self.digest} x{len(self)}"
 
     def name(self, index: int) -> str:
@@ -101,13 +103,12 @@ class HubSource:
 
     def __init__(self, config: HubData) -> None:
         self.config, self.rows = config, _open_table(config)
-        wanted = [config.image]
-        wanted += [config.conversations or config.question]
-        wanted += [] if config.conversations else [config.answer]
-        missing = [name for name in wanted if name not in self.rows.column_names]
+        needed = [config.image, config.conversations or config.question]
+        needed += [] if config.conversations else [config.answer]
+        missing = [name for name in needed if name not in self.rows.column_names]
         if missing:
             raise DataError(
-                f"expected columns {', '.join(wanted)} in {config.name}; {', '.join(missing)} not "
+                f"expected columns {', '.join(needed)} in {config.name}; {', '.join(missing)} not "
                 f"found among {', '.join(self.rows.column_names)}"
             )
 
@@ -115,7 +116,7 @@ class HubSource:
         return len(self.rows)
 
     def describe(self) -> str:
-        """Say what this is."""
+        """Describe the source."""
         config = self.config
         return f"hub {config.name} {config.subset} {config.split} {self.rows._fingerprint}"
 
@@ -187,6 +188,6 @@ def _open_table(config: HubData) -> Any:
             f"expected a dataset {config.name!r} with a split {config.split!r}, found: {failure}"
         ) from None
     if isinstance(table.features.get(config.image), datasets.Image):
-        # undecoded: an image that is broken must not end the run inside the library
+        # undecoded, since a broken image must not end the run inside the library
         table = table.cast_column(config.image, datasets.Image(decode=False))
     return table

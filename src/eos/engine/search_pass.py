@@ -18,8 +18,7 @@ from eos.models.backbone import Backbone
 from eos.models.memory import truncated
 from eos.models.sharding import is_sharded
 from eos.space.plan import Plan
-
-IGNORED = -100  # the label of tokens without a loss
+from eos.tokens import IGNORED
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Agreement: how well one set of slopes stands for another, by order, sign and size."""
+"""Agreement: how well one set of slopes predicts another, in order, sign and size."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -10,10 +10,10 @@ from typing import TypeAlias
 import torch
 
 from eos.config import Frozen
-from eos.searching.measure import Estimate
+from eos.estimates import Estimate
 
 DRAWS = 200  # of the bootstrap
-SPREAD = (0.16, 0.5, 0.84)  # quantiles: the median, and one standard deviation of a normal about it
+QUANTILES = (0.16, 0.5, 0.84)  # the median, and a normal's standard deviation to either side
 
 Pieces: TypeAlias = Sequence[Sequence[float]]  # numbers by piece and cell
 
@@ -24,7 +24,7 @@ class Agreement(Frozen):
     Attributes:
         gradient: of each layer; the error is that of batches.
         rank: Spearman's correlation,
-        rank_stderr: its standard error, by drawing the samples anew.
+        rank_stderr: its standard error, by resampling (bootstrap).
         signs: share of layers with the same sign.
         certain_signs: the same among layers whose difference exceeds two standard errors; None if
             there is none.
@@ -49,7 +49,7 @@ class Pooled(Frozen):
     Attributes:
         passes: forward passes it takes at one site, a backward pass being two.
         rank: Spearman's correlation,
-        rank_stderr: its standard error, by drawing the samples anew.
+        rank_stderr: its standard error, by resampling (bootstrap).
         certain: how many cells there are.
         wrong: share of them where the surrogate has the wrong sign, and so no size; None if there
             are no cells.
@@ -74,7 +74,7 @@ def agreement(
     rank_stderr: float = 0.0,
     total_stderr: float = 0.0,
 ) -> Agreement:
-    """Say how well one set of numbers over layers stands for another."""
+    """Compare surrogate gradients with differences over layers."""
     own, true = [x.mean for x in gradients], [x.mean for x in differences]
     same = [(a > 0) == (b > 0) for a, b in zip(own, true, strict=True)]
     sure = [hit for hit, x in zip(same, differences, strict=True) if certain(x)]
@@ -96,7 +96,7 @@ def pooled(
     passes: int,
     rank_stderr: float = 0.0,
 ) -> Pooled:
-    """Say how well numbers of all cells stand for others, in order and in size.
+    """Compare surrogate gradients with differences over all cells, in order and in size.
 
     >>> own, true = ([Estimate(mean=x, stderr=0.1) for x in xs] for xs in ([2, 4, -1], [1, 2, 3]))
     >>> found = pooled(own, true, passes=3)
@@ -120,9 +120,9 @@ def pooled(
 
 
 def quantiles(ratios: Sequence[float]) -> list[float]:
-    """Find the quantiles ``SPREAD`` of positive numbers, interpolated between their logarithms."""
+    """Find the ``QUANTILES`` of positive numbers, interpolated between their logarithms."""
     logs = torch.tensor([log(x) for x in ratios], dtype=torch.float64)
-    at = torch.tensor(SPREAD, dtype=torch.float64)
+    at = torch.tensor(QUANTILES, dtype=torch.float64)
     return [exp(x) for x in torch.quantile(logs, at).tolist()]
 
 
@@ -145,7 +145,7 @@ def total_error(first: Pieces, second: Pieces, sizes: Sequence[int]) -> float:
     found = sorted(redrawn(total_ratio, first, second, sizes))
     if not found:
         return 0.0
-    low, high = (found[round(at * (len(found) - 1))] for at in (SPREAD[0], SPREAD[-1]))
+    low, high = (found[round(at * (len(found) - 1))] for at in (QUANTILES[0], QUANTILES[-1]))
     return (high - low) / 2
 
 
@@ -155,7 +155,7 @@ def redrawn(
     second: Pieces,
     sizes: Sequence[int],
 ) -> list[float]:
-    """Draw pieces anew and again find a statistic of two means (bootstrap).
+    """Resample pieces with replacement and compute a statistic of two means (bootstrap).
 
     Args:
         statistic: of two sequences over cells.
@@ -164,7 +164,7 @@ def redrawn(
         sizes: samples of each piece.
 
     Returns:
-        What ``DRAWS`` draws give; nothing if there is one piece only.
+        The statistic of each of ``DRAWS`` draws; nothing if there is one piece only.
     """
     if len(sizes) < 2:
         return []

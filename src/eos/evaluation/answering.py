@@ -1,12 +1,13 @@
-"""Answering: questions in, words out, for the full model and for plans.
+"""Answering: generate the answers of the full model and of plans, in batches of questions.
 
-Questions of similar length share a batch, so that little is padded; who asked in which order is
-kept by their numbers.
+Questions of similar length share a batch, so that little is padded; those of different numbers of
+visual tokens never do, since `reduced` needs one number. Answers keep the numbers of questions.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from PIL import Image
@@ -24,13 +25,13 @@ from eos.models.processor import (
 )
 from eos.space.plan import Plan
 
-Batch: TypeAlias = dict[int, Item]  # by number
-GREY = (48, 48, 48)  # of a blank image
+QuestionBatch: TypeAlias = dict[int, Item]  # by number
+BLANK_COLOR = (48, 48, 48)  # of a blank image
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A model and its processor: where questions are answered."""
+class Answerer:
+    """A model and its processor, to answer questions with."""
 
     backbone: Backbone
     processor: Processor
@@ -40,17 +41,26 @@ class Desk:
         inputs = read_conversations(self.processor, [item.messages])
         return int(self.backbone.visual_mask(inputs["input_ids"]).sum())
 
-    def room_for(self, items: Collection[Item]) -> int:
-        """Say how many tokens the longest answer takes, and one to end it.
+    def visual_size(self, item: Item) -> int:
+        """A number that is equal for questions with equal numbers of visual tokens.
 
-        A wrong answer may be longer; with this much room it is seen to be.
+        It is that number where it depends on the images' sizes, otherwise the number of images,
+        which needs no processor.
         """
-        return 1 + max(count_tokens(self.processor, item.answer) for item in items)
+        return self.visual_tokens(item) if self.backbone.family.any_count else _images(item)
+
+    def answer_length(self, items: Collection[Item]) -> int:
+        """Count the tokens of the longest reference answer, and one to end it.
+
+        A wrong answer may be longer; one token more suffices to see that it is.
+        """
+        answers = (answer for item in items for answer in item.answers)
+        return 1 + max(count_tokens(self.processor, answer) for answer in answers)
 
     def answers(
-        self, items: Collection[Item], runs: Mapping[str, Plan | None], *, new_tokens: int
+        self, items: Collection[Item], runs: Mapping[str, Plan | None], *, max_new_tokens: int
     ) -> Iterator[tuple[str, list[str]]]:
-        """Let each run answer a batch in turn; its tower looks at the images once for all."""
+        """Generate each run's answers to a batch in turn; the vision tower runs once for all."""
         if not runs:
             return
         model = self.backbone.model
@@ -58,20 +68,24 @@ class Desk:
         inputs = place_inputs(model, inputs)
         seen = look_once(model, inputs)
         for run, plan in runs.items():
-            # a plan that asks the tower must be there when it looks
+            # a plan whose scorer reads the vision tower needs it to run under the plan's hooks
             given = inputs if plan is not None and reads_vision(plan) else seen
             with nullcontext(model) if plan is None else reduced(self.backbone, plan) as running:
                 texts = continue_greedily(
-                    running, given, processor=self.processor, new_tokens=new_tokens
+                    running, given, processor=self.processor, new_tokens=max_new_tokens
                 )
             yield run, texts
 
 
-def batches(items: Sequence[Item], size: int) -> Iterator[Batch]:
-    """Cut questions into batches of similar length."""
-    ordered = sorted(enumerate(items), key=lambda pair: (_words(pair[1]), pair[0]))
-    for start in range(0, len(ordered), size):
-        yield dict(ordered[start : start + size])
+def batches(
+    items: Mapping[int, Item], size: int, *, visual_size: Callable[[Item], int]
+) -> Iterator[QuestionBatch]:
+    """Cut questions, by number, into batches of similar length and one ``visual_size`` each."""
+    keys = [(visual_size(item), _words(item), number) for number, item in items.items()]
+    for _, group in groupby(sorted(keys), key=lambda key: key[0]):
+        numbers = [number for _, _, number in group]
+        for start in range(0, len(numbers), size):
+            yield {number: items[number] for number in numbers[start : start + size]}
 
 
 def blanked(item: Item) -> Item:
@@ -86,9 +100,16 @@ def blanked(item: Item) -> Item:
 def _blank(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] != "image":
         return part
-    return {**part, "image": Image.new("RGB", part["image"].size, GREY)}
+    return {**part, "image": Image.new("RGB", part["image"].size, BLANK_COLOR)}
+
+
+def _images(item: Item) -> int:
+    return sum(part["type"] == "image" for part in _parts(item))
 
 
 def _words(item: Item) -> int:
-    parts = (part for message in item.messages for part in message["content"])
-    return sum(len(part["text"].split()) for part in parts if part["type"] == "text")
+    return sum(len(part["text"].split()) for part in _parts(item) if part["type"] == "text")
+
+
+def _parts(item: Item) -> Iterator[dict[str, Any]]:
+    return (part for message in item.messages for part in message["content"])

@@ -1,19 +1,18 @@
 """Estimates: accuracies and paired differences in points of 100, with their standard errors.
 
-A difference is taken question by question: what both models find easy or hard cancels out, so it
-is known far better than either accuracy.
+A difference is taken question by question: what is easy or hard for both models cancels out, so
+its standard error is far smaller than that of either accuracy.
 """
 
 from collections.abc import Sequence
-from math import sqrt
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist
 
 from pydantic import Field
 
 from eos.config import Frozen
+from eos.estimates import DIGITS, Estimate, average, estimate
 
 Z95 = NormalDist().inv_cdf(0.975)
-DIGITS = 6  # of points in files
 
 
 class Difference(Frozen):
@@ -34,46 +33,37 @@ class Score(Frozen):
     difference: Difference | None = Field(default=None)
 
 
-def score(correct: Sequence[bool], full: Sequence[bool] | None = None) -> Score:
-    """Estimate an accuracy, and its difference to the full model's answers in the same order."""
-    points, error = _mean(correct)
+def score(scores: Sequence[float], full: Sequence[float] | None = None) -> Score:
+    """Estimate the mean of scores in [0, 1], and its difference to the full model's, in order."""
+    found = estimate([100 * float(own) for own in scores])
     paired = None
     if full is not None:
-        both = zip(correct, full, strict=True)
-        paired = _difference(*_mean([int(own) - int(other) for own, other in both]))
-    return Score(accuracy=points, stderr=error, n=len(correct), difference=paired)
+        both = zip(scores, full, strict=True)
+        paired = _difference(estimate([100 * (float(own) - float(other)) for own, other in both]))
+    return Score(accuracy=found.mean, stderr=found.stderr, n=len(scores), difference=paired)
 
 
 def macro(scores: Sequence[Score]) -> Score:
     """Average over families, each counting the same; their questions are independent."""
-    paired = [found.difference for found in scores if found.difference is not None]
+    found = average([Estimate(mean=own.accuracy, stderr=own.stderr) for own in scores])
+    paired = [
+        Estimate(mean=own.difference.points, stderr=own.difference.stderr)
+        for own in scores
+        if own.difference is not None
+    ]
     return Score(
-        accuracy=round(fmean(found.accuracy for found in scores), DIGITS),
-        stderr=_combined([found.stderr for found in scores]),
-        n=sum(found.n for found in scores),
-        difference=None
-        if not paired
-        else _difference(
-            fmean(found.points for found in paired), _combined([found.stderr for found in paired])
-        ),
+        accuracy=round(found.mean, DIGITS),
+        stderr=round(found.stderr, DIGITS),
+        n=sum(own.n for own in scores),
+        difference=_difference(average(paired)) if paired else None,
     )
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error in points; the variance of a sample, with n - 1."""
-    points = [100 * float(value) for value in values]
-    return round(fmean(points), DIGITS), round(stdev(points) / sqrt(len(points)), DIGITS)
-
-
-def _combined(errors: Sequence[float]) -> float:
-    return round(sqrt(sum(error**2 for error in errors)) / len(errors), DIGITS)
-
-
-def _difference(points: float, error: float) -> Difference:
-    low, high = points - Z95 * error, points + Z95 * error
+def _difference(found: Estimate) -> Difference:
+    error = round(found.stderr, DIGITS)
     return Difference(
-        points=round(points, DIGITS),
+        points=round(found.mean, DIGITS),
         stderr=error,
-        low=round(low, DIGITS),
-        high=round(high, DIGITS),
+        low=round(found.mean - Z95 * error, DIGITS),
+        high=round(found.mean + Z95 * error, DIGITS),
     )

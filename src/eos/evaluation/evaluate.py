@@ -1,17 +1,18 @@
 """Evaluate: let the full model and plans answer the same questions, and compare them pairwise.
 
-Batch by batch every run answers in turn, so that an image is drawn, read and seen once. The batches
-follow from the settings alone, never from what is already answered: an evaluation that was
-interrupted and goes on ends with exactly the results of one that was not.
+All runs answer a batch before the next one, so that its images are loaded once. Batches
+follow from the settings alone, never from what is already answered: a resumed evaluation ends with
+exactly the results of an uninterrupted one.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from eos.errors import ConfigError, DataError, numbered
-from eos.evaluation.answering import Batch, Desk, batches, blanked
+from eos.evaluation.answering import Answerer, QuestionBatch, batches, blanked
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.results import Results, summarise
 from eos.evaluation.settings import Settings, join_folder
@@ -31,7 +32,8 @@ from eos.runs.environment import environment
 from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
-Watch = Callable[[int, int], None]
+AnswersWatch = Callable[[int, int], None]
+IN_MEMORY = 1024  # questions whose images are held at once
 
 
 def evaluate(
@@ -46,9 +48,9 @@ def evaluate(
     batch_size: int = 16,
     blank: bool = False,
     processor: Processor | None = None,
-    watch: Watch | None = None,
+    watch: AnswersWatch | None = None,
 ) -> Results:
-    """Ask the full model and every plan the same questions; go on with what ``out`` already has.
+    """Let the full model and every plan answer the same questions; resume what ``out`` holds.
 
     >>> results = eos.evaluate("miniature", ["fastv@64"], out="runs/fastv")  # doctest: +SKIP
     >>> results.row("fastv@64").average.difference.points  # doctest: +SKIP
@@ -59,21 +61,21 @@ def evaluate(
         out: folder for config.json, env.json, predictions.jsonl and results.json.
         task: name of a task, all of its families; ``mini:presence,counting`` takes these only.
         split: which of the task's sets of questions.
-        limit: how many questions of each family.
+        limit: most questions of each family; a task may have fewer.
         seed: of the questions.
         batch_size: how many questions at once.
-        blank: show a grey image instead of each true one: what can be answered without looking?
+        blank: replace images by grey ones, to see what can be answered without them.
         processor: of a model that was not loaded from a name or a folder.
-        watch: told how many answers there are, and of how many, whenever that changes.
+        watch: called with the number of answers so far, and of all, whenever the first changes.
     """
     chosen = find_task(task)
     _check(chosen, split=split, limit=limit, batch_size=batch_size)
-    desk, name = _desk(backbone, processor)
+    answerer, name = _answerer(backbone, processor)
     first = chosen.item(split, next(iter(chosen.families)), number=0, seed=seed)
-    unreduced = _unreduced(desk, first)
-    asked = Settings(
+    unreduced = _unreduced(answerer, first)
+    settings = Settings(
         backbone=name,
-        fingerprint=fingerprint(desk.backbone.model),
+        fingerprint=fingerprint(answerer.backbone.model),
         task=chosen.name,
         families=tuple(chosen.families),
         split=split,
@@ -81,32 +83,32 @@ def evaluate(
         seed=seed,
         blank=blank,
         batch_size=batch_size,
-        plans=named_plans(plans, desk.backbone, visual_tokens=unreduced.visual_tokens),
+        plans=named_plans(plans, answerer.backbone, visual_tokens=unreduced.visual_tokens),
     )
     folder = Path(out)
-    settings = join_folder(asked, folder)
+    joined = join_folder(settings, folder)
     ledger = Ledger(folder / "predictions.jsonl")
-    _Evaluation(desk, chosen, asked, ledger, watch).run(folder)
-    results = summarise(settings, chosen, ledger, unreduced=unreduced)
-    ledger.arrange(list(settings.runs), settings.families)
+    _Evaluation(answerer, chosen, settings, ledger, watch).run(folder)
+    results = summarise(joined, chosen, ledger, unreduced=unreduced)
+    ledger.arrange(list(joined.runs), joined.families)
     results.save(folder / "results.json")
     return results
 
 
-def _desk(backbone: str | Path | Backbone, processor: Processor | None) -> tuple[Desk, str]:
-    """Load what is not loaded yet, and say what the model is called."""
+def _answerer(backbone: str | Path | Backbone, processor: Processor | None) -> tuple[Answerer, str]:
+    """Load the model and its processor unless they are given; name the model."""
     if isinstance(backbone, Backbone):
         loaded, name = backbone, model_name(backbone.model)
     else:
         loaded, name = load_backbone(locate(backbone)), model_name(backbone)
-    return Desk(loaded, processor or load_processor(loaded.model)), name
+    return Answerer(loaded, processor or load_processor(loaded.model)), name
 
 
-def _unreduced(desk: Desk, first: Item) -> Plan:
-    """Write the full model as a plan without steps, for what it costs."""
-    backbone = desk.backbone
+def _unreduced(answerer: Answerer, first: Item) -> Plan:
+    """Write the full model as a plan without steps, to compute its cost."""
+    backbone = answerer.backbone
     return Plan(
-        visual_tokens=desk.visual_tokens(first),
+        visual_tokens=answerer.visual_tokens(first),
         num_layers=backbone.num_layers,
         dims=backbone.dims,
         text_tokens=text_length(backbone.model),
@@ -116,46 +118,56 @@ def _unreduced(desk: Desk, first: Item) -> Plan:
 
 @dataclass
 class _Evaluation:
-    """The part that is still to be done: what is asked now, and what was already answered."""
+    """Answers the questions of one evaluation that the ledger does not hold yet."""
 
-    desk: Desk
+    answerer: Answerer
     task: Task
-    asked: Settings
+    settings: Settings
     ledger: Ledger
-    watch: Watch | None
+    watch: AnswersWatch | None
 
     def run(self, folder: Path) -> None:
-        """Ask what has not been answered."""
-        self._tell()
-        missing = [name for name in self.asked.families if not self._complete(name)]
+        """Answer every question that some run has not answered."""
+        self._report_progress()
+        missing = [name for name in self._counts if not self._complete(name)]
         if missing:
-            model = self.desk.backbone.model
+            model = self.answerer.backbone.model
             found = environment(
-                seed=self.asked.seed,
+                seed=self.settings.seed,
                 device=str(device_of(model)),
                 dtype=str(model.dtype).removeprefix("torch."),
             )
             write_atomically(folder / "env.json", json.dumps(found, indent=2) + "\n")
         for family in missing:
-            items = [self._item(family, number) for number in range(self.asked.limit)]
-            self._check_unchanged(family, items)
-            new_tokens = self.desk.room_for(items)
-            for batch in batches(items, self.asked.batch_size):
-                self._ask(family, batch, new_tokens)
+            for start in range(0, self._counts[family], IN_MEMORY):
+                stop = min(start + IN_MEMORY, self._counts[family])
+                self._answer_range(family, range(start, stop))
+
+    def _answer_range(self, family: str, numbers: range) -> None:
+        items = {number: self._item(family, number) for number in numbers}
+        self._check_unchanged(family, items)
+        length = self.task.max_new_tokens or self.answerer.answer_length(items.values())
+        size = self.settings.batch_size
+        for batch in batches(items, size, visual_size=self.answerer.visual_size):
+            self._answer(family, batch, length)
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        return self.task.counts(self.settings.split, self.settings.limit)
 
     def _item(self, family: str, number: int) -> Item:
-        item = self.task.item(self.asked.split, family, number=number, seed=self.asked.seed)
-        return blanked(item) if self.asked.blank else item
+        item = self.task.item(self.settings.split, family, number=number, seed=self.settings.seed)
+        return blanked(item) if self.settings.blank else item
 
-    def _ask(self, family: str, batch: Batch, new_tokens: int) -> None:
+    def _answer(self, family: str, batch: QuestionBatch, max_new_tokens: int) -> None:
         """Let every run that lacks an answer to one of these questions answer all of them."""
         lacking = {
             run: plan
-            for run, plan in self.asked.runs.items()
+            for run, plan in self.settings.runs.items()
             if any(number not in self.ledger.of(run, family) for number in batch)
         }
-        texts = self.desk.answers(batch.values(), lacking, new_tokens=new_tokens)
-        for run, told in texts:
+        answers = self.answerer.answers(batch.values(), lacking, max_new_tokens=max_new_tokens)
+        for run, texts in answers:
             predictions = [
                 Prediction(
                     run=run,
@@ -163,36 +175,47 @@ class _Evaluation:
                     family=family,
                     number=number,
                     prediction=text,
-                    answer=item.answer,
-                    correct=self.task.correct(text, item.answer),
+                    answers=item.answers,
+                    score=self._score(text, item),
                     chance=item.chance,
                 )
-                for (number, item), text in zip(batch.items(), told, strict=True)
+                for (number, item), text in zip(batch.items(), texts, strict=True)
             ]
             self.ledger.append(predictions)
-            self._tell()
+            self._report_progress()
+
+    def _score(self, text: str, item: Item) -> float:
+        found = float(self.task.metric(text, item.answers))
+        if not 0 <= found <= 1:
+            raise DataError(
+                f"expected a score between 0 and 1 from the metric of {self.task.name}, found "
+                f"{found} for {text!r} to {item.id}; correct the metric and rerun to resume"
+            )
+        return found
 
     def _complete(self, family: str) -> bool:
-        return all(self._count(run, family) == self.asked.limit for run in self.asked.runs)
+        return all(self._count(run, family) >= self._counts[family] for run in self.settings.runs)
 
     def _count(self, run: str, family: str) -> int:
         return len(self.ledger.of(run, family))
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self.watch is not None:
-            pairs = [(run, family) for run in self.asked.runs for family in self.asked.families]
-            done = sum(self._count(*pair) for pair in pairs)
-            self.watch(done, len(pairs) * self.asked.limit)
+            runs = self.settings.runs
+            done = sum(self._count(run, family) for run in runs for family in self._counts)
+            self.watch(done, len(runs) * sum(self._counts.values()))
 
-    def _check_unchanged(self, family: str, items: list[Item]) -> None:
-        """Refuse to go on if the questions are no longer those that were answered."""
-        for run in self.asked.runs:
-            for number, known in self.ledger.of(run, family).items():
-                if (known.id, known.answer) != (items[number].id, items[number].answer):
+    def _check_unchanged(self, family: str, items: Mapping[int, Item]) -> None:
+        """Refuse to resume if the questions are no longer those that were answered."""
+        for run in self.settings.runs:
+            answered = self.ledger.of(run, family)
+            for number in answered.keys() & items.keys():
+                known, item = answered[number], items[number]
+                if (known.id, known.answers) != (item.id, item.answers):
                     raise DataError(
-                        f"expected the answer {known.answer!r} to {known.id}, as when it was "
-                        f"asked; found {items[number].answer!r}: the questions have changed since. "
-                        "Name another folder"
+                        f"expected the answers {list(known.answers)} to {known.id}, as when it was "
+                        f"answered; found {list(item.answers)} to {item.id}: the questions have "
+                        "changed since. Use another folder"
                     )
 
 
@@ -202,6 +225,12 @@ def _check(task: Task, *, split: str, limit: int, batch_size: int) -> None:
         problems.append(f"expected a split among {', '.join(task.splits)}; found {split!r}")
     if limit < 2:
         problems.append(f"expected a limit of at least 2, for a standard error; found {limit}")
+    problems += [
+        f"expected at least 2 questions of {family} in {split}, for a standard error; found "
+        f"{count}. Leave the family out"
+        for family, count in task.counts(split, max(2, limit)).items()
+        if count < 2
+    ]
     if batch_size < 1:
         problems.append(f"expected a batch size of at least 1; found {batch_size}")
     if problems:

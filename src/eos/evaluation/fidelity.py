@@ -1,4 +1,4 @@
-"""Fidelity: does the surrogate gradient of a layer's compression say what removal does to the loss?
+"""Fidelity: does the surrogate gradient of a layer's compression predict how the loss changes?
 
 The derivative of the loss in the compression g_l c_l, as the search computes it, is set against
 what the deployed forward pass does (`slopes`). The order of layers and the signs decide where a
@@ -14,6 +14,7 @@ from pydantic import Field
 from eos.config import Artifact, Frozen
 from eos.data.batches import Batch, Reader
 from eos.engine.relaxation import Relaxation
+from eos.estimates import Estimate, estimate
 from eos.evaluation.agreement import (
     Agreement,
     Pooled,
@@ -24,14 +25,20 @@ from eos.evaluation.agreement import (
     total_error,
     weighted_mean,
 )
-from eos.evaluation.slopes import Comparison, Measured, Method, Slopes, measure_slopes, passes_of
+from eos.evaluation.slopes import (
+    Comparison,
+    Measured,
+    SlopeMethod,
+    Slopes,
+    measure_slopes,
+    passes_of,
+)
 from eos.models.backbone import Backbone
-from eos.searching.measure import Estimate, estimate
 from eos.space.step import DEFAULT_SCORER
 
 FRACTIONS = (0.5, 0.2, 0.05)
 BAND = 0.1  # of the visual tokens
-METHODS: dict[str, Method] = {
+SLOPE_METHODS: dict[str, SlopeMethod] = {
     "paper, states": Relaxation(selection="paper", through="states"),
     "paper, logits": Relaxation(selection="paper", through="logits"),
     "marginal, logits": Relaxation(selection="marginal", through="logits"),
@@ -40,11 +47,11 @@ METHODS: dict[str, Method] = {
     "rank, logits, soft": Relaxation(selection="rank", through="logits", boundary="soft"),
     "measured": Measured(),
 }
-Watch = Callable[[Slopes], None]
+SlopesWatch = Callable[[Slopes], None]
 
 
 class Level(Frozen):
-    """One keep fraction: what layers' differences are, and what each surrogate says."""
+    """One keep fraction: the layers' differences, and how each surrogate agrees with them."""
 
     keep_frac: float
     keep: int
@@ -75,10 +82,10 @@ def measure_fidelity(
     batch: Batch,
     name: str = "any",
     fractions: Sequence[float] = FRACTIONS,
-    methods: Mapping[str, Method] | None = None,
+    methods: Mapping[str, SlopeMethod] | None = None,
     score: str = DEFAULT_SCORER,
     known: Sequence[Slopes] = (),
-    watch: Watch | None = None,
+    watch: SlopesWatch | None = None,
 ) -> Fidelity:
     """Compare surrogates with central differences, layer by layer.
 
@@ -88,15 +95,15 @@ def measure_fidelity(
         batch: them, and how many go through the model at once.
         name: of the model, for the record.
         fractions: of the visual tokens that are kept.
-        methods: the surrogates by name; ``METHODS`` if None.
+        methods: the surrogates by name; ``SLOPE_METHODS`` if None.
         score: the scorer.
-        known: what was measured of the batch's first pieces before.
-        watch: told what each further piece gives.
+        known: slopes of the batch's first pieces, measured before.
+        watch: called with the slopes of each further piece.
     """
     inputs, _ = reader.inputs(batch.answered[:1])
     tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
     comparison = Comparison(
-        backbone, tokens, fractions, METHODS if methods is None else methods, score
+        backbone, tokens, fractions, SLOPE_METHODS if methods is None else methods, score
     )
     pieces = list(known)
     for piece in islice(batch.pieces(), len(known), None):
@@ -117,7 +124,7 @@ def measure_fidelity(
 
 
 def _level(comparison: Comparison, pieces: Sequence[Slopes], place: int) -> Level:
-    """Put together what pieces say of one fraction."""
+    """Combine the pieces' slopes at one fraction."""
     fraction = comparison.fractions[place]
     sizes = [piece.samples for piece in pieces]
     changes = [piece.changes[place] for piece in pieces]
@@ -153,7 +160,7 @@ def _level(comparison: Comparison, pieces: Sequence[Slopes], place: int) -> Leve
 def _pooled(
     comparison: Comparison, pieces: Sequence[Slopes], levels: Sequence[Level]
 ) -> dict[str, Pooled]:
-    """Put together what levels say of each method."""
+    """Combine the levels of each method."""
     sizes = [piece.samples for piece in pieces]
     changes = [[x for level in piece.changes for x in level] for piece in pieces]
     found = {}

@@ -1,30 +1,43 @@
 """Ledger: predictions.jsonl, one line a run and question, appended to while a model answers.
 
-What was written stays written: a process that is ended at any moment leaves at most one torn line,
-which is dropped when the file is opened again.
+A process that is killed at any moment leaves at most one torn line, which is dropped when the file
+is opened again.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from eos.config import Frozen, describe
 from eos.errors import DataError
-from eos.runs.files import append_lines, whole_lines, write_atomically
+from eos.runs.files import write_atomically
+from eos.runs.journal import Journal
 
 
 class Prediction(Frozen):
-    """What one run answered to one question."""
+    """What one run answered to one question, and its score in [0, 1].
+
+    Files of earlier versions hold one ``answer``, and ``correct`` instead of a score.
+    """
 
     run: str
     id: str
     family: str
     number: int
     prediction: str
-    answer: str
-    correct: bool
-    chance: float
+    answers: tuple[str, ...]
+    score: float = Field(ge=0, le=1)
+    chance: float | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "correct" not in data:
+            return data
+        kept = {name: value for name, value in data.items() if name not in ("answer", "correct")}
+        return {**kept, "answers": [data.get("answer")], "score": data["correct"]}
 
 
 class Ledger:
@@ -38,13 +51,16 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[tuple[str, str], dict[int, Prediction]] = {}
-        for number, line in enumerate(whole_lines(path), start=1):
+        self._journal = Journal(path)
+        for number, line in enumerate(self._journal.cut(), start=1):
             self._learn(_parsed(line, f"{path}, line {number}"))
 
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Add predictions that are not known yet, to the file first."""
         new = [p for p in predictions if p.number not in self.of(p.run, p.family)]
-        append_lines(self.path, _text(new))
+        for prediction in new:
+            self._journal.add(prediction.model_dump_json())
+        self._journal.flush()
         for prediction in new:
             self._learn(prediction)
 
@@ -70,7 +86,7 @@ def _parsed(line: bytes, where: str) -> Prediction:
     except ValidationError as failure:
         raise DataError(
             f"{where}: expected a prediction, found {line[:60]!r}: "
-            f"{describe(failure, Prediction)}. Delete the line and its question is asked again"
+            f"{describe(failure, Prediction)}. Delete the line and rerun to answer it again"
         ) from None
 
 

@@ -1,25 +1,25 @@
-"""Settings: what an evaluation was asked, in the ``config.json`` of its folder.
+"""Settings: model, questions and plans of an evaluation, in the ``config.json`` of its folder.
 
-A folder belongs to one backbone and one set of questions: it may gain plans, and goes on where it
-stopped, but never mixes.
+A folder belongs to one backbone and one set of questions. A rerun resumes it and may add plans.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from eos.config import Artifact
-from eos.errors import ConfigError, numbered
+from eos.errors import ConfigError
+from eos.runs.identity import check_same
 from eos.space.plan import Plan
 
 FULL = "full"
-NOT_IDENTITY = ("schema_", "plans", "batch_size")
+NOT_IDENTITY = {"schema_", "plans", "batch_size"}
 
 
 class Settings(Artifact):
-    """What was asked of which model; the full model is always asked, and is not named here."""
+    """Model, questions and plans; the full model is always evaluated, and is not listed here."""
 
     schema_: Literal["eos.evaluation/1"] = Field(default="eos.evaluation/1", alias="schema")
     backbone: str
@@ -35,45 +35,35 @@ class Settings(Artifact):
 
     @property
     def runs(self) -> dict[str, Plan | None]:
-        """What answers: the full model, then the plans."""
+        """The full model, then the plans."""
         return {FULL: None, **self.plans}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The entries that may not change while a folder is in use."""
+        return self.model_dump(exclude=NOT_IDENTITY)
 
 
 def join_folder(settings: Settings, folder: Path) -> Settings:
-    """Take over the plans a folder already has, and write what is asked now; refuse to mix."""
+    """Add the plans that a folder already has, and write its settings; refuse other questions."""
     path = folder / "config.json"
     if path.exists():
         before = Settings.load(path)
-        problems = _differences(before, settings)
-        if problems:
-            raise ConfigError(
-                f"{folder} holds another evaluation: {numbered(problems)}\nName another folder, or "
-                "ask the same"
-            )
+        changed = _changed(before.plans, settings.plans)
+        check_same(folder, before.identity, settings.identity, what="evaluation", problems=changed)
         settings = settings.model_copy(update={"plans": {**before.plans, **settings.plans}})
     elif (folder / "predictions.jsonl").exists():
         raise ConfigError(
-            f"expected a config.json beside the predictions in {folder}, found none: nobody can "
-            "say what they answer. Name another folder"
+            f"expected a config.json beside the predictions in {folder}, found none: their "
+            "questions are unknown. Use another folder"
         )
     settings.save(path)
     return settings
 
 
-def _differences(before: Settings, now: Settings) -> list[str]:
-    names = [name for name in Settings.model_fields if name not in NOT_IDENTITY]
-    old, new = before.model_dump(include=set(names)), now.model_dump(include=set(names))
-    problems = [
-        f"expected {name} {old[name]!r}, found {new[name]!r}"
-        for name in names
-        if old[name] != new[name]
-    ]
-    return problems + _changed(before.plans, now.plans)
-
-
 def _changed(before: Mapping[str, Plan], now: Mapping[str, Plan]) -> list[str]:
     return [
-        f"expected the plan {name!r} to be the one it was; found another of that name"
+        f"expected the plan {name!r} unchanged; found another of that name"
         for name in now
         if name in before and before[name] != now[name]
     ]

@@ -1,4 +1,4 @@
-"""Slopes: how the loss changes with the compression of one layer, really and as the search sees it.
+"""Slopes: derivatives of the loss in the compression of one layer, measured and by surrogates.
 
 One reducer after one layer prunes to a fraction of the tokens, and nothing else is reduced. The
 central difference of the deployed loss, in steps of whole tokens, stands beside the derivatives
@@ -46,10 +46,10 @@ class Measured:
             raise ConfigError(f"expected a step between 0 and 1, found {self.step}")
 
 
-Method: TypeAlias = Relaxation | Measured
+SlopeMethod: TypeAlias = Relaxation | Measured
 
 
-def passes_of(method: Method) -> int:
+def passes_of(method: SlopeMethod) -> int:
     """Count the forward passes of a method at one site, a backward pass being two."""
     return 2 if isinstance(method, Measured) else 3
 
@@ -88,7 +88,7 @@ class Comparison:
     backbone: Backbone
     visual_tokens: int
     fractions: Sequence[float]
-    methods: Mapping[str, Method]
+    methods: Mapping[str, SlopeMethod]
     score: str
 
     @property
@@ -166,8 +166,8 @@ class _Place:
         width = (most - fewest) / tokens
         return [round((a - b) / width, 6) for a, b in zip(more, less, strict=True)]
 
-    def slope(self, inputs: Mapping[str, Any], labels: Tensor, *, method: Method) -> float:
-        """What a method says of the slope, mean over samples."""
+    def slope(self, inputs: Mapping[str, Any], labels: Tensor, *, method: SlopeMethod) -> float:
+        """The slope by a method, mean over samples."""
         if isinstance(method, Measured):
             step = step_of(method.step, self.keep)
             return round(fmean(self.difference(inputs, labels, step=step)), 6)

@@ -1,16 +1,18 @@
-"""Tasks: what a model is asked, and when an answer is right.
+"""Tasks: questions, their reference answers, and the metric that scores a prediction.
 
 A task is data: families of questions in groups, a way to make the question of a number, a metric.
 It knows nothing of models. A new one is a function that makes items, and an entry in `TASKS`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from eos.errors import ConfigError
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
+
+Metric: TypeAlias = Callable[[str, Sequence[str]], float]
 
 
 @dataclass(frozen=True)
@@ -19,23 +21,34 @@ class Item:
 
     Attributes:
         messages: the conversation up to the answer, as chat templates read it, images included.
-        answer: what is right.
-        chance: probability of a right guess without looking.
-        id: names the question for people.
+        answers: the references, one or more.
+        chance: expected score of a guess without the image; None if unknown.
+        id: name of the question.
     """
 
     messages: list[dict[str, Any]]
-    answer: str
-    chance: float
+    answers: tuple[str, ...]
+    chance: float | None
     id: str
 
 
 @dataclass(frozen=True)
-class Family:
-    """A kind of question: its group ("prior" or "extended"), and what it imitates."""
+class TaskFamily:
+    """A kind of question.
+
+    Attributes:
+        group: families of a group are averaged, such as "prior" and "extended".
+        imitates: the public benchmark it resembles; "" if it is one itself.
+        sizes: number of questions by split; a split that is not listed has no end.
+    """
 
     group: str
-    imitates: str
+    imitates: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, split: str, limit: int) -> int:
+        """Number of questions of a split to answer, at most ``limit``."""
+        return min(limit, self.sizes.get(split, limit))
 
 
 class MakesItems(Protocol):
@@ -56,30 +69,37 @@ class Task:
         families: by name, in the order of tables.
         splits: names of disjoint sets of questions.
         item: makes a question.
-        correct: the metric, of a prediction and the answer.
+        metric: score in [0, 1] of a prediction, given the reference answers.
+        max_new_tokens: length of an answer; if None, that of a family's longest reference and one
+            token to end it.
     """
 
     name: str
     what: str
     note: str
-    families: Mapping[str, Family]
+    families: Mapping[str, TaskFamily]
     splits: tuple[str, ...]
     item: MakesItems
-    correct: Callable[[str, str], bool]
+    metric: Metric
+    max_new_tokens: int | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:
         """The families' groups, each once, in order."""
         return tuple(dict.fromkeys(family.group for family in self.families.values()))
 
+    def counts(self, split: str, limit: int) -> dict[str, int]:
+        """Number of questions to answer of each family, at most ``limit``."""
+        return {name: family.count(split, limit) for name, family in self.families.items()}
 
-def exact_match(prediction: str, answer: str) -> bool:
-    """Whether the words are those of the answer, blanks around them aside.
 
-    >>> exact_match(" 3 7 ", "3 7"), exact_match("3 7 1", "3 7"), exact_match("37", "3 7")
-    (True, False, False)
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """1 if the prediction is one of the reference answers, blanks around it aside, otherwise 0.
+
+    >>> exact_match(" 3 7 ", ["3 7"]), exact_match("3 7 1", ["3 7"]), exact_match("37", ["3 7"])
+    (1.0, 0.0, 0.0)
     """
-    return prediction.strip() == answer.strip()
+    return float(prediction.strip() in [answer.strip() for answer in answers])
 
 
 def find_task(text: str) -> Task:
@@ -88,11 +108,11 @@ def find_task(text: str) -> Task:
     if name not in TASKS:
         raise ConfigError(_unknown("a task", name, TASKS))
     task = TASKS[name]
-    wanted = [family.strip() for family in chosen.split(",") if family.strip()]
-    for family in wanted:
+    names = [family.strip() for family in chosen.split(",") if family.strip()]
+    for family in names:
         if family not in task.families:
             raise ConfigError(_unknown(f"a family of {name}", family, task.families))
-    kept = {name: family for name, family in task.families.items() if name in wanted}
+    kept = {name: family for name, family in task.families.items() if name in names}
     return replace(task, families=kept) if kept else task
 
 
@@ -106,7 +126,7 @@ def _mini_item(split: str, family: str, *, number: int, seed: int) -> Item:
     from eos.miniature.world import example  # brings models along, which a list of tasks can spare
 
     made = example(split, family, number, seed=seed)
-    return Item(made.messages(), made.question.answer, made.question.chance, made.id)
+    return Item(made.messages(), (made.question.answer,), made.question.chance, made.id)
 
 
 TASKS: dict[str, Task] = {
@@ -118,12 +138,12 @@ TASKS: dict[str, Task] = {
             "each other; not comparable to public benchmarks."
         ),
         families={
-            name: Family(family.group, family.imitates)
-            for name, family in FAMILIES.items()
+            name: TaskFamily(family.group, family.imitates)
+            for name, family in QUESTION_FAMILIES.items()
             if family.group != "training"
         },
         splits=("train", "validation", "test"),
         item=_mini_item,
-        correct=exact_match,
+        metric=exact_match,
     ),
 }

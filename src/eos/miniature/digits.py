@@ -12,7 +12,7 @@ from PIL import Image
 
 from eos.miniature.drawing import Mask
 
-SIDE, COLUMNS, LEVELS = 8, 64, 16
+SIDE, SHEET_COLUMNS, LEVELS = 8, 64, 16
 HELD_OUT = 4  # one sample in so many is kept for validation, one for test
 
 
@@ -26,8 +26,8 @@ def samples() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     with resources.files("eos.miniature").joinpath("digits.png").open("rb") as file:
         sheet = np.asarray(Image.open(file))
     count = int(sheet[-1, -4:].astype(np.int64) @ (1000, 100, 10, 1))
-    rows = -(-count // COLUMNS)
-    cells = sheet[: rows * SIDE].reshape(rows, SIDE, COLUMNS, SIDE).swapaxes(1, 2)
+    rows = -(-count // SHEET_COLUMNS)
+    cells = sheet[: rows * SIDE].reshape(rows, SIDE, SHEET_COLUMNS, SIDE).swapaxes(1, 2)
     labels = sheet[rows * SIDE : -1].reshape(-1)[:count]
     return cells.reshape(-1, SIDE, SIDE)[:count] / (15.0 * LEVELS), labels.astype(np.int64)
 

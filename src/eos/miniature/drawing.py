@@ -51,7 +51,7 @@ def sprite(shape: str, size: int) -> Mask:
     steps = (np.arange(size * FINE) + 0.5) * (2.0 / (size * FINE)) - 1.0
     x, y = np.meshgrid(steps, steps)
     radius = np.sqrt(x * x + y * y)
-    inside = SHAPES[shape](x, y, radius)
+    inside = INSIDE[shape](x, y, radius)
     return inside.reshape(size, FINE, size, FINE).mean(axis=(1, 3))
 
 
@@ -95,7 +95,7 @@ def arrow(size: int, start: tuple[float, float], end: tuple[float, float]) -> Ma
     return np.maximum(shaft, head)
 
 
-SHAPES = {
+INSIDE = {
     "circle": lambda x, y, r: r <= 1.0,
     "square": lambda x, y, r: (np.abs(x) <= 0.92) & (np.abs(y) <= 0.92),
     "triangle": lambda x, y, r: (np.abs(x) <= (y + 1.0) / 2) & (y <= 0.95),

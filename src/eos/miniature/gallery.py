@@ -1,4 +1,4 @@
-"""Gallery: one picture of each kind of scene, what is asked about it and what the model answers.
+"""Gallery: one picture of each family of questions, with a question and the model's answer.
 
 ``python -m eos.miniature.gallery --out docs/miniature`` writes a page and its pictures.
 """
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from PIL import Image
 
-from eos.miniature.families import FAMILIES
-from eos.miniature.scenes import KINDS
+from eos.miniature.families import QUESTION_FAMILIES
+from eos.miniature.scenes import SCENE_KINDS
 from eos.miniature.world import EVALUATED, Example, example
 from eos.models.backbone import load_backbone
 from eos.models.processor import continue_greedily, load_processor, read_conversations
@@ -31,9 +31,8 @@ def gallery(model: str, out: Path, *, seed: int = 0) -> Path:
     """Write pictures and page; the pictures are the first of each family, whatever the answers."""
     out.mkdir(parents=True, exist_ok=True)
     backbone, processor = load_backbone(model), load_processor(model)
-    shown = sorted(EVALUATED, key=lambda family: tuple(KINDS).index(FAMILIES[family].kind))
-    rows = []
-    for family in shown:
+    kinds, rows = tuple(SCENE_KINDS), []
+    for family in sorted(EVALUATED, key=lambda name: kinds.index(QUESTION_FAMILIES[name].kind)):
         item = example("test", family, 0, seed=seed)
         inputs = read_conversations(processor, [item.messages()])
         words = len(item.question.answer.split())
@@ -49,11 +48,11 @@ def gallery(model: str, out: Path, *, seed: int = 0) -> Path:
 
 
 def _row(item: Example, answer: str) -> str:
-    family, question = FAMILIES[item.family], item.question
-    asked = "<br>".join([f"{q} *{a}*" for q, a in question.history] + [question.text])
-    said = answer if answer == question.answer else f"**{answer}**"
+    family, question = QUESTION_FAMILIES[item.family], item.question
+    text = "<br>".join([f"{q} *{a}*" for q, a in question.history] + [question.text])
+    shown = answer if answer == question.answer else f"**{answer}**"
     picture = f"![{item.family}]({item.family}.png)"
-    cells = [picture, family.kind, item.family, family.imitates, asked, question.answer, said]
+    cells = [picture, family.kind, item.family, family.imitates, text, question.answer, shown]
     return f"| {' | '.join(cells)} |"
 
 

@@ -48,7 +48,7 @@ def miniature_config(*, width: int = 128, layers: int = 12, vision_layers: int =
 
 
 def new_model(config: LlavaConfig, *, seed: int) -> LlavaForConditionalGeneration:
-    """Make a model with random weights; its patches know where they are."""
+    """Make a model with random weights and sinusoidal positions of patches."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlavaForConditionalGeneration._from_config(config, attn_implementation="sdpa")
@@ -58,7 +58,7 @@ def new_model(config: LlavaConfig, *, seed: int) -> LlavaForConditionalGeneratio
 
 
 def _prepare_sight(embeddings: Any) -> None:
-    """Let pixels count as much as places, and places be sines and cosines."""
+    """Scale pixels like positions, and set positions to sines and cosines."""
     pixels, places = embeddings.patch_embedding.weight, embeddings.position_embedding.weight
     pixels /= pixels.std() * pixels[0].numel() ** 0.5
     places[1:] = _places(GRID, places.shape[1])
@@ -72,10 +72,10 @@ def word_embeddings(model: LlavaForConditionalGeneration) -> torch.Tensor:
 
 @torch.no_grad()
 def make_teachable(model: LlavaForConditionalGeneration) -> None:
-    """Let words start out looking at tokens like them, and layers adding nothing.
+    """Initialise words to attend to tokens like them, and layers to add nothing.
 
-    Small embeddings would be drowned by what the first layers add, and queries unlike keys leave
-    attention even for long; either way no question ever finds its object.
+    Embeddings must not be small against what the first layers add, and queries unlike keys keep
+    attention uniform for long: either way a question never learns to attend to its object.
     """
     words = word_embeddings(model)
     width = words.shape[1]
@@ -87,7 +87,7 @@ def make_teachable(model: LlavaForConditionalGeneration) -> None:
         attention.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()
     projector = model.model.multi_modal_projector
-    projector.linear_1.weight.normal_(std=0.25 * width**-0.5)  # towers speak loud
+    projector.linear_1.weight.normal_(std=0.25 * width**-0.5)  # the tower's features are large
     projector.linear_2.weight.normal_(std=width**-0.5)
 
 

@@ -1,8 +1,8 @@
-"""Questions: what one may ask about a scene, one function a family.
+"""Questions about a scene, one function a family.
 
 A family returns a question with its answer, or None if this scene does not allow an unambiguous
-one. Answers are drawn so that the text alone never tells more than chance: the chance level of a
-question is that of guessing evenly among the answers its wording allows.
+one. Answers are drawn so that the text alone does not predict them: the chance level of a question
+is that of guessing evenly among the answers its wording allows.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Random, Scene, Thing
+from eos.miniature.scenes import COLORS, LETTERS, PLURALS, SHAPES, Random, Thing, WorldScene
 
 MARGIN = 10.0  # pixels by which positions must differ to be compared
 CLEARLY = 1.5  # times farther, for the second nearest object
@@ -23,9 +23,9 @@ class Question:
     """A question about an image.
 
     Attributes:
-        text: what is asked.
+        text: the question itself.
         answer: words separated by blanks.
-        chance: probability of a right guess without looking.
+        chance: probability of a right guess without the image.
         history: earlier turns of the conversation, as (question, answer).
         variant: a finer name within the family, such as the kind of a negative.
     """
@@ -37,7 +37,7 @@ class Question:
     variant: str = ""
 
 
-Ask = Callable[[Scene, Random], Question | None]
+MakesQuestion = Callable[[WorldScene, Random], Question | None]
 T = TypeVar("T")
 
 
@@ -49,23 +49,23 @@ def _named(thing: Thing) -> str:
     return f"{thing.color} {thing.name}"
 
 
-def _tally(scene: Scene, trait: str) -> Counter[str]:
+def _tally(scene: WorldScene, trait: str) -> Counter[str]:
     return Counter(map(attrgetter(trait), scene.of("shape")))
 
 
-def _unique(scene: Scene) -> list[Thing]:
+def _unique(scene: WorldScene) -> list[Thing]:
     """Objects that colour and shape together name without doubt."""
     seen = Counter(_named(thing) for thing in scene.of("shape"))
     return [thing for thing in scene.of("shape") if seen[_named(thing)] == 1]
 
 
-def _only(scene: Scene, trait: str) -> list[Thing]:
+def _only(scene: WorldScene, trait: str) -> list[Thing]:
     """Objects that are the only ones of their colour, or of their shape; every scene has some."""
     counts = _tally(scene, trait)
     return [thing for thing in scene.of("shape") if counts[attrgetter(trait)(thing)] == 1]
 
 
-def _absent(scene: Scene, how: str, *, least: int = 1) -> list[str]:
+def _absent(scene: WorldScene, how: str, *, least: int = 1) -> list[str]:
     """Name pairs of colour and shape that are not in the scene: of a kind, or all if too few."""
     present = {(thing.color, thing.name) for thing in scene.of("shape")}
     colors, shapes = list(COLORS), list(SHAPES)
@@ -80,7 +80,7 @@ def _absent(scene: Scene, how: str, *, least: int = 1) -> list[str]:
     return [f"{color} {shape}" for color, shape in pairs]
 
 
-def presence(scene: Scene, rng: Random) -> Question:
+def presence(scene: WorldScene, rng: Random) -> Question:
     """Yes or no, evenly; the no's in three kinds, as POPE has them."""
     if rng.integers(0, 2):
         thing = _pick(rng, scene.of("shape"))
@@ -89,22 +89,22 @@ def presence(scene: Scene, rng: Random) -> Question:
     return Question(f"is there a {_pick(rng, _absent(scene, how))} ?", "no", 0.5, variant=how)
 
 
-def attribute(scene: Scene, rng: Random) -> Question:
+def attribute(scene: WorldScene, rng: Random) -> Question:
     """Colour, shape or size of the one object that the rest names."""
-    asked = _pick(rng, ["color", "shape", "size"])
-    if asked == "size":
+    trait = _pick(rng, ["color", "shape", "size"])
+    if trait == "size":
         thing = _pick(rng, _unique(scene))
-        return Question(f"what size is the {_named(thing)} ?", thing.size, 0.5, variant=asked)
-    if asked == "color":
+        return Question(f"what size is the {_named(thing)} ?", thing.size, 0.5, variant=trait)
+    if trait == "color":
         thing = _pick(rng, _only(scene, "name"))
         text, answer = f"what color is the {thing.name} ?", thing.color
     else:
         thing = _pick(rng, _only(scene, "color"))
         text, answer = f"what shape is the {thing.color} object ?", thing.name
-    return Question(text, answer, 1 / 8, variant=asked)
+    return Question(text, answer, 1 / 8, variant=trait)
 
 
-def relation(scene: Scene, rng: Random) -> Question | None:
+def relation(scene: WorldScene, rng: Random) -> Question | None:
     """Which of two named objects is left of, or above, the other."""
     one, two = (_pick(rng, _unique(scene)) for _ in range(2))
     axis = int(rng.integers(0, 2))
@@ -112,12 +112,12 @@ def relation(scene: Scene, rng: Random) -> Question | None:
     if abs(gap) < MARGIN:
         return None
     words = (("left", "right"), ("above", "below"))[axis]
-    asked = ("left or right of", "above or below")[axis]
-    text = f"is the {_named(one)} {asked} the {_named(two)} ?"
-    return Question(text, words[gap < 0], 0.5, variant=asked)
+    wording = ("left or right of", "above or below")[axis]
+    text = f"is the {_named(one)} {wording} the {_named(two)} ?"
+    return Question(text, words[gap < 0], 0.5, variant=wording)
 
 
-def counting(scene: Scene, rng: Random) -> Question:
+def counting(scene: WorldScene, rng: Random) -> Question:
     """How many of a colour or of a shape, every number equally often."""
     trait, values = _pick(rng, [("color", tuple(COLORS)), ("name", SHAPES)])
     counts = _tally(scene, trait)
@@ -129,7 +129,7 @@ def counting(scene: Scene, rng: Random) -> Question:
     return Question(text, str(number), 1 / (most + 1), variant=trait)
 
 
-def comparison(scene: Scene, rng: Random) -> Question:
+def comparison(scene: WorldScene, rng: Random) -> Question:
     """Which of two colours, or of two shapes, is more frequent."""
     trait = _pick(rng, ["color", "name"])
     counts = _tally(scene, trait)
@@ -141,7 +141,7 @@ def comparison(scene: Scene, rng: Random) -> Question:
     return Question(f"are there more {one} or {two} ?", more, 0.5, variant=trait)
 
 
-def nearest_object(scene: Scene, thing: Thing) -> Thing | None:
+def nearest_object(scene: WorldScene, thing: Thing) -> Thing | None:
     """The object nearest to another, if it is clearly the nearest."""
     x, y = thing.center
     others = [other for other in scene.of("shape") if other is not thing]
@@ -153,22 +153,22 @@ def nearest_object(scene: Scene, thing: Thing) -> Thing | None:
     return others[ranked[0][1]]
 
 
-def _beside(scene: Scene, rng: Random, thing: Thing) -> tuple[str, str] | None:
-    """Ask for colour or shape of the object nearest to another one, if they differ in it.
+def _beside(scene: WorldScene, rng: Random, thing: Thing) -> tuple[str, str] | None:
+    """Pick colour or shape of the object nearest to another one, if they differ in it.
 
     Were they allowed to agree, naming the known object's own trait would beat chance.
     """
     other = nearest_object(scene, thing)
-    asked = _pick(rng, ["color", "shape"])
+    trait = _pick(rng, ["color", "shape"])
     if other is None or (
-        other.color == thing.color if asked == "color" else other.name == thing.name
+        other.color == thing.color if trait == "color" else other.name == thing.name
     ):
         return None
-    return asked, other.color if asked == "color" else other.name
+    return trait, other.color if trait == "color" else other.name
 
 
-def nearest(scene: Scene, rng: Random) -> Question | None:
-    """Two looks: find the named object, then tell of the one beside it."""
+def nearest(scene: WorldScene, rng: Random) -> Question | None:
+    """Two steps: find the named object, then describe the one beside it."""
     thing = _pick(rng, _unique(scene))
     found = _beside(scene, rng, thing)
     if found is None:
@@ -177,7 +177,7 @@ def nearest(scene: Scene, rng: Random) -> Question | None:
     return Question(text, found[1], 1 / 7, variant=found[0])
 
 
-def followup(scene: Scene, rng: Random) -> Question | None:
+def followup(scene: WorldScene, rng: Random) -> Question | None:
     """A second question about what the first one found: only the conversation says which object."""
     thing = _pick(rng, _only(scene, "name"))
     found = _beside(scene, rng, thing)
@@ -188,8 +188,8 @@ def followup(scene: Scene, rng: Random) -> Question | None:
     return Question(text, found[1], 1 / 7, history=(first,), variant=found[0])
 
 
-def listing(scene: Scene, rng: Random) -> Question | None:
-    """Name the shapes of one colour in order: every word needs its own look."""
+def listing(scene: WorldScene, rng: Random) -> Question | None:
+    """Name the shapes of one colour in order: every word needs its own place in the image."""
     counts = _tally(scene, "color")
     color = _pick(rng, [color for color in sorted(counts) if 2 <= counts[color] <= 4])
     found = sorted((t for t in scene.of("shape") if t.color == color), key=lambda t: t.center[0])
@@ -200,14 +200,14 @@ def listing(scene: Scene, rng: Random) -> Question | None:
     return Question(text, answer, 0.0)
 
 
-def everything(scene: Scene, rng: Random) -> Question:
-    """Name all objects in order; teaches to look, and is not evaluated."""
+def everything(scene: WorldScene, rng: Random) -> Question:
+    """Name all objects in order; for training only, not evaluated."""
     found = sorted(scene.of("shape"), key=lambda t: (t.center[0], t.center[1]))
     answer = " ".join(_named(thing) for thing in found)
     return Question("list all objects from left to right .", answer, 0.0)
 
 
-def choice(scene: Scene, rng: Random) -> Question:
+def choice(scene: WorldScene, rng: Random) -> Question:
     """Four different offers, one of them in the image."""
     right = int(rng.integers(0, 4))
     wrong = _absent(scene, "adversarial", least=3)
@@ -217,13 +217,13 @@ def choice(scene: Scene, rng: Random) -> Question:
     return Question(f"which object is in the image ? {listed}", LETTERS[right], 0.25)
 
 
-def digit(scene: Scene, rng: Random) -> Question:
+def digit(scene: WorldScene, rng: Random) -> Question:
     """Read one handwritten digit among several, named by its colour."""
     thing = _pick(rng, scene.of("digit"))
     return Question(f"which digit is {thing.color} ?", thing.name, 0.1)
 
 
-def string(scene: Scene, rng: Random) -> Question:
+def string(scene: WorldScene, rng: Random) -> Question:
     """Read a number of several handwritten digits, named by its colour."""
     color = _pick(rng, sorted({thing.color for thing in scene.things}))
     number = sorted((t for t in scene.things if t.color == color), key=lambda t: t.box[0])
@@ -231,7 +231,7 @@ def string(scene: Scene, rng: Random) -> Question:
     return Question(f"read the {color} number .", answer, 0.1 ** len(number))
 
 
-def chart(scene: Scene, rng: Random) -> Question | None:
+def chart(scene: WorldScene, rng: Random) -> Question | None:
     """The value of a bar, or the colour of the highest or lowest one."""
     bars = scene.of("bar")
     if rng.integers(0, 2):
@@ -250,20 +250,20 @@ def chart(scene: Scene, rng: Random) -> Question | None:
     return Question(text, ranked[0].color, 1 / 8, variant="extreme")
 
 
-def bars(scene: Scene, rng: Random) -> Question:
+def bars(scene: WorldScene, rng: Random) -> Question:
     """Read all bars in order."""
     values = [bar.name for bar in scene.of("bar")]
     return Question("read all bars from left to right .", " ".join(values), (1 / 9) ** len(values))
 
 
-def link(scene: Scene, rng: Random) -> Question:
+def link(scene: WorldScene, rng: Random) -> Question:
     """Follow one arrow."""
     source, target = _pick(rng, list(scene.links))
     chance = 1 / (len(LETTERS) - 1)
     return Question(f"where does the arrow from {source} lead ?", target, chance)
 
 
-def path(scene: Scene, rng: Random) -> Question | None:
+def path(scene: WorldScene, rng: Random) -> Question | None:
     """Follow two arrows."""
     links = dict(scene.links)
     starts = sorted(letter for letter in links if links.get(links[letter], letter) != letter)

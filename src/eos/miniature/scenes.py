@@ -1,8 +1,8 @@
-"""Scenes: what there is to see, drawn from a random generator, with the truth about it.
+"""Scenes: images drawn from a random generator, with a description of what they show.
 
 Five kinds. In a full scene of objects the colours' counts are a shuffled 5, 4, 3, 2, 1, 0, 0, 0 and
-so are the shapes': then every count is asked equally often, and nobody can guess better than chance
-without looking. Knows nothing of questions.
+so are the shapes': then every count is equally frequent, and no guess without the image is better
+than chance. Knows nothing of questions.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ SIZES = {"small": 12, "large": 16}
 LETTERS = ("A", "B", "C", "D", "E", "F")
 WHITE = (240, 240, 240)
 DIGIT = 16  # pixels a digit is wide and high
-CROWDS = (0.4, 0.67, 1.0)  # shares of the room that objects take: 6, 10 or 15 of them
+CROWDS = (0.4, 0.67, 1.0)  # shares of the most objects: 6, 10 or 15 of them
 HIGHEST = 9  # the largest value of a bar
 
 
@@ -62,13 +62,13 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """An image and the truth about it.
+class WorldScene:
+    """An image and a description of what it shows.
 
     Attributes:
-        kind: one of ``KINDS``.
+        kind: one of ``SCENE_KINDS``.
         pixels: ``[S, S, 3]``, 8 bits.
-        things: everything one may ask about; bars from left to right.
+        things: everything that questions are about; bars from left to right.
         links: from letter to letter, in diagrams.
         strokes: the arrows' masks, in the order of ``links``; for teaching the tower.
     """
@@ -86,16 +86,16 @@ class Scene:
 
 def draw_scene(
     kind: str, rng: Random, *, size: int = 96, split: str = "train", share: float = 1.0
-) -> Scene:
+) -> WorldScene:
     """Draw a scene of a kind.
 
-    The split says which handwritten digits it may use; a share below one leaves room among objects.
+    Handwritten digits are those of the split; a share below one draws fewer objects.
     """
     image = _background(rng, size)
     if kind == "objects":
         scene = _objects(image, rng, split, share=share)
     else:
-        scene = KINDS[kind](image, rng, split)
+        scene = SCENE_KINDS[kind](image, rng, split)
     speckled = image + rng.integers(-7, 8, image.shape)
     pixels = np.clip(np.floor(speckled + 0.5), 0, 255).astype(np.uint8)
     return replace(scene, kind=kind, pixels=pixels)
@@ -118,10 +118,10 @@ def _tint(rng: Random, color: str) -> tuple[int, ...]:
 
 
 def _crowd(size: int, share: float = 1.0) -> tuple[int, ...]:
-    """How many objects of each colour (and of each shape): as many as the image has room for."""
-    room = round(size * size / 614 * share)
+    """Number of objects of each colour (and of each shape): as many as fit into the image."""
+    most = round(size * size / 614 * share)
     counts: list[int] = []
-    while sum(counts) + len(counts) + 1 <= room:
+    while sum(counts) + len(counts) + 1 <= most:
         counts.append(len(counts) + 1)
     return tuple(counts)
 
@@ -171,9 +171,9 @@ def _shapes(
     return things
 
 
-def _objects(image: Image, rng: Random, split: str, share: float = 1.0) -> Scene:
+def _objects(image: Image, rng: Random, split: str, share: float = 1.0) -> WorldScene:
     things = _shapes(image, rng, _crowd(len(image), share), ())
-    return Scene("", np.empty(0, np.uint8), tuple(things))
+    return WorldScene("", np.empty(0, np.uint8), tuple(things))
 
 
 def _write(image: Image, rng: Random, split: str, *, color: str, corner: tuple[int, int]) -> Thing:
@@ -184,7 +184,7 @@ def _write(image: Image, rng: Random, split: str, *, color: str, corner: tuple[i
     return Thing("digit", name, color, (x, y, x + DIGIT, y + DIGIT))
 
 
-def _digits(image: Image, rng: Random, split: str) -> Scene:
+def _digits(image: Image, rng: Random, split: str) -> WorldScene:
     count = max(2, len(image) // 24)
     colors = rng.permutation(list(COLORS))[:count]
     boxes = _place(rng, len(image), [DIGIT] * count)
@@ -192,14 +192,14 @@ def _digits(image: Image, rng: Random, split: str) -> Scene:
         _write(image, rng, split, color=str(color), corner=box[:2])
         for color, box in zip(colors, boxes, strict=True)
     ]
-    return Scene(
+    return WorldScene(
         "",
         np.empty(0, np.uint8),
         (*written, *_shapes(image, rng, _crowd(len(image), 0.5), written)),
     )
 
 
-def _strings(image: Image, rng: Random, split: str) -> Scene:
+def _strings(image: Image, rng: Random, split: str) -> WorldScene:
     size = len(image)
     rows, length = size // 32, min(4, size // DIGIT - 1)
     colors = rng.permutation(list(COLORS))[:rows]
@@ -212,10 +212,10 @@ def _strings(image: Image, rng: Random, split: str) -> Scene:
             _write(image, rng, split, color=str(color), corner=(x + place * pitch, y))
             for place in range(length)
         ]
-    return Scene("", np.empty(0, np.uint8), tuple(things))
+    return WorldScene("", np.empty(0, np.uint8), tuple(things))
 
 
-def _chart(image: Image, rng: Random, split: str) -> Scene:
+def _chart(image: Image, rng: Random, split: str) -> WorldScene:
     size = len(image)
     count, unit = size // 16, (size - 6) // 10
     floor = size - 3
@@ -233,10 +233,10 @@ def _chart(image: Image, rng: Random, split: str) -> Scene:
     for level in range(1, HIGHEST + 1):  # ticks at the left border, to measure by
         stamp(image, np.ones((1, 2)), (0, floor - level * unit), WHITE)
     stamp(image, np.ones((1, size)), (0, floor), WHITE)
-    return Scene("", np.empty(0, np.uint8), tuple(things))
+    return WorldScene("", np.empty(0, np.uint8), tuple(things))
 
 
-def _diagram(image: Image, rng: Random, split: str) -> Scene:
+def _diagram(image: Image, rng: Random, split: str) -> WorldScene:
     """Boxes with letters on a loose grid; every box but one sends an arrow to a neighbour."""
     size = len(image)
     cells = size // 32 if size >= 64 else 2
@@ -252,7 +252,7 @@ def _diagram(image: Image, rng: Random, split: str) -> Scene:
         stamp(image, glyph(letter), (x + 2, y + 1), (10, 10, 10))
         things.append(Thing("node", letter, color, (x, y, x + 14, y + 16)))
     links, strokes = _arrows(image, rng, things, spots)
-    return Scene("", np.empty(0, np.uint8), tuple(things), links, strokes)
+    return WorldScene("", np.empty(0, np.uint8), tuple(things), links, strokes)
 
 
 def _arrows(
@@ -286,7 +286,7 @@ def _between(source: Thing, target: Thing) -> tuple[tuple[float, float], tuple[f
     return (x1 + dx, y1 + dy), (x2 - dx, y2 - dy)
 
 
-KINDS: dict[str, Callable[[Image, Random, str], Scene]] = {
+SCENE_KINDS: dict[str, Callable[[Image, Random, str], WorldScene]] = {
     "objects": _objects,
     "digits": _digits,
     "strings": _strings,

@@ -12,24 +12,24 @@ import numpy as np
 from PIL import Image
 
 from eos.errors import DataError
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.model import SIZE
 from eos.miniature.questions import Question
 from eos.miniature.scenes import CROWDS, draw_scene
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}  # first number of every random stream
-EVALUATED = tuple(name for name, family in FAMILIES.items() if family.group != "training")
+EVALUATED = tuple(name for name, family in QUESTION_FAMILIES.items() if family.group != "training")
 
 
 @dataclass(frozen=True)
 class Example:
-    """An image with one question to be answered.
+    """An image with one question.
 
     Attributes:
         id: family, split, seed and number.
         family: name of the family.
         image: 96 by 96 pixels.
-        question: what is asked, what is right, and what chance would give.
+        question: its text, answer and chance level.
     """
 
     id: str
@@ -50,18 +50,18 @@ class Example:
 
 def example(split: str, family: str, number: int, *, seed: int = 0) -> Example:
     """Make one example."""
-    if split not in SPLITS or family not in FAMILIES:
+    if split not in SPLITS or family not in QUESTION_FAMILIES:
         raise DataError(
             f"expected a split among {', '.join(SPLITS)} and a family among "
-            f"{', '.join(FAMILIES)}; found {split!r} and {family!r}"
+            f"{', '.join(QUESTION_FAMILIES)}; found {split!r} and {family!r}"
         )
-    place = tuple(FAMILIES).index(family)
+    place = tuple(QUESTION_FAMILIES).index(family)
     rng = np.random.default_rng([SPLITS[split], 1, seed, place, number])
     share = CROWDS[int(rng.integers(0, len(CROWDS)))]
     question = None
     while question is None:
-        scene = draw_scene(FAMILIES[family].kind, rng, size=SIZE, split=split, share=share)
-        question = FAMILIES[family].ask(scene, rng)
+        scene = draw_scene(QUESTION_FAMILIES[family].kind, rng, size=SIZE, split=split, share=share)
+        question = QUESTION_FAMILIES[family].make(scene, rng)
     image = Image.fromarray(scene.pixels)
     return Example(f"{family}/{split}/{seed}/{number}", family, image, question)
 

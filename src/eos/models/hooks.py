@@ -20,9 +20,9 @@ from eos.errors import BackboneError
 from eos.models.attention import KEYWORD, Keys, checkpointing, weighing
 from eos.models.backbone import Backbone, LayerCall
 from eos.models.vision import VisionTap
+from eos.tokens import IGNORED
 
 _IMAGES = ("pixel_values", "pixel_values_videos", "image_hidden_states")
-_IGNORED = -100  # the label of tokens without a loss
 _REQUIRED = ("position_embeddings", "attention_mask", "past_key_values")
 _owners: "WeakKeyDictionary[PreTrainedModel, int]" = WeakKeyDictionary()
 _lock = threading.Lock()
@@ -161,7 +161,7 @@ def _model_hook(
         has_images = any(value is not None for value in given)
         visual = None if ids is None else backbone.visual_mask(ids) & has_images
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
-        answer = None if targets is None else targets != _IGNORED
+        answer = None if targets is None else targets != IGNORED
         image = encoded.get("image")
         if tap is not None and image is not None and image.hidden_states is None:
             tap.inputs.clear()  # features from elsewhere: the tower has not seen these images

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from eos.evaluation.results import Results, Row
+from eos.evaluation.results import ResultRow, Results
 from eos.report.evaluation import markdown
-from eos.report.search import COLUMNS, regime_rows
+from eos.report.search import OPERATOR_COLUMNS, regime_rows
 from eos.searching.result import SearchResult
 
 BUDGETS = (64, 16)
 
 
 def league(results: Results) -> tuple[Results, list[int]]:
-    """Order rows by budget, then by accuracy; say after which of them a budget ends."""
+    """Order rows by budget, then by accuracy; give the places of each budget's last row."""
     full, *others = results.rows
     by_budget = [
         sorted(
@@ -27,12 +27,12 @@ def league(results: Results) -> tuple[Results, list[int]]:
 
 def report(found: SearchResult, results: Results, *, use: str) -> str:
     """Write the page: what was found, how it does, how to use it."""
-    head = " | ".join(COLUMNS)
+    head = " | ".join(OPERATOR_COLUMNS)
     regimes = "\n".join(f"| {' | '.join(row)} |" for row in regime_rows(found.plan))
     return (
         "# A search on the miniature\n\n"
         f"Found at {found.plan.expected.final_tokens} final tokens:\n\n"
-        f"| {head} |\n|{'---|' * len(COLUMNS)}\n{regimes}\n\n{stages(found)}\n"
+        f"| {head} |\n|{'---|' * len(OPERATOR_COLUMNS)}\n{regimes}\n\n{stages(found)}\n"
         f"## Beside prior methods\n\n{glance(results)}\n{markdown(results)}\n"
         f"## Use the plan\n\n```python\n{use}```\n"
     )
@@ -41,7 +41,7 @@ def report(found: SearchResult, results: Results, *, use: str) -> str:
 def glance(results: Results, budgets: Sequence[int] = BUDGETS) -> str:
     """Write one row a method with its FLOPs and accuracy at every budget; none is left out."""
     full, *others = results.rows
-    found: dict[str, dict[int, Row]] = {}
+    found: dict[str, dict[int, ResultRow]] = {}
     for row in others:
         name = row.name.partition("@")[0]
         found.setdefault(name, {})[_nearest(row.cost.final_tokens, budgets)] = row
@@ -56,7 +56,7 @@ def glance(results: Results, budgets: Sequence[int] = BUDGETS) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _accuracy(row: Row) -> str:
+def _accuracy(row: ResultRow) -> str:
     return f"{row.average.accuracy:.1f} ± {row.average.stderr:.1f}"
 
 

@@ -6,15 +6,15 @@ from rich.console import Console
 from rich.table import Table
 
 from eos.evaluation.estimates import Difference, Score
-from eos.evaluation.results import Results, Row
+from eos.evaluation.results import ResultRow, Results
 
 COSTS = ("final", "mean", "FLOPs")
 DIFFERENCE, INTERVAL = "difference to full", "95%"
 
 
 def caption(results: Results) -> list[str]:
-    """Say what the numbers are, and what they are not."""
-    counts = sorted({asked.n for asked in results.families.values()})
+    """Describe the evaluation and the columns of its tables."""
+    counts = sorted({family.n for family in results.families.values()})
     n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     cost = results.rows[0].cost
     shown = "grey images instead of the true ones" if results.blank else "images as they are"
@@ -45,8 +45,8 @@ def markdown(results: Results) -> str:
     averages = [*groups, "average"]
     header = ["run", *COSTS, *names, *averages]
     lines = [_line(header), _line(["---"] + ["---:"] * (len(header) - 1))]
-    chances = [f"{results.families[name].chance:.1f}" for name in names]
-    lines.append(_line(["*chance*", "", "", "", *chances, *_average_chances(results)]))
+    chances = [_chance(results, own) for own in _columns(results)]
+    lines.append(_line(["*chance*", "", "", "", *chances]))
     lines += [
         _line([f"`{row.name}`", *_costs(row), *_each(row, names, groups, _accuracy)])
         for row in results.rows
@@ -69,9 +69,8 @@ def _group_table(results: Results, group: str) -> Table:
     table.add_column("run", overflow="fold")
     for name in [*names, group]:
         table.add_column(name, justify="right", no_wrap=True)
-    chances = [results.families[name].chance for name in names]
-    mean = sum(chances) / len(chances)
-    table.add_row("chance", *(f"{x:.1f}" for x in [*chances, mean]), style="dim", end_section=True)
+    chances = [_chance(results, own) for own in [*([name] for name in names), names]]
+    table.add_row("chance", *chances, style="dim", end_section=True)
     for place, row in enumerate(results.rows):
         scores = [*(row.families[name] for name in names), row.groups[group]]
         table.add_row(row.name, *map(_stacked, scores), end_section=place == 0)
@@ -99,31 +98,37 @@ def summary_table(results: Results, *, lines_after: Collection[int] = (0,)) -> T
 
 
 def _groups(results: Results) -> list[str]:
-    return list(dict.fromkeys(asked.group for asked in results.families.values()))
+    return list(dict.fromkeys(family.group for family in results.families.values()))
 
 
 def _members(results: Results, group: str, *, imitated: bool = False) -> list[str]:
     return [
-        f"{name} (after {asked.imitates})" if imitated else name
-        for name, asked in results.families.items()
-        if asked.group == group
+        f"{name} (after {family.imitates})" if imitated and family.imitates else name
+        for name, family in results.families.items()
+        if family.group == group
     ]
 
 
-def _average_chances(results: Results) -> list[str]:
-    chosen = [_members(results, group) for group in _groups(results)] + [list(results.families)]
-    means = [sum(results.families[name].chance for name in own) / len(own) for own in chosen]
-    return [f"{mean:.1f}" for mean in means]
+def _columns(results: Results) -> list[list[str]]:
+    """The families that each column averages: every one by itself, the groups, then all."""
+    names = list(results.families)
+    return [*([name] for name in names), *(_members(results, g) for g in _groups(results)), names]
+
+
+def _chance(results: Results, names: Sequence[str]) -> str:
+    """Mean chance level of families; a dash if one is unknown."""
+    known = [x for name in names if (x := results.families[name].chance) is not None]
+    return f"{sum(known) / len(known):.1f}" if len(known) == len(names) else "-"
 
 
 def _each(
-    row: Row, names: Sequence[str], groups: Sequence[str], write: Callable[[Score], str]
+    row: ResultRow, names: Sequence[str], groups: Sequence[str], write: Callable[[Score], str]
 ) -> list[str]:
     scores = [row.families[name] for name in names] + [row.groups[group] for group in groups]
     return [write(score) for score in [*scores, row.average]]
 
 
-def _costs(row: Row) -> list[str]:
+def _costs(row: ResultRow) -> list[str]:
     cost = row.cost
     return [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
 

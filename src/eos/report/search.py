@@ -6,12 +6,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from eos.searching.measure import Estimate
+from eos.estimates import Estimate
 from eos.searching.result import SearchResult
 from eos.space.plan import Plan
 from eos.space.step import Operator
 
-COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")
+OPERATOR_COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")
 
 
 def regime_rows(plan: Plan) -> list[list[str]]:
@@ -34,7 +34,7 @@ def show_search(found: SearchResult, out: Path, *, width: int | None = None) -> 
     """Print the found regime layer by layer, the plan's costs, and the discretisation gap."""
     console = Console(width=width)
     table = Table(title="The searched operator at each layer that reduces", title_justify="left")
-    for column in COLUMNS:
+    for column in OPERATOR_COLUMNS:
         table.add_column(
             column, justify="left" if column in ("slot", "score", "regime") else "right"
         )

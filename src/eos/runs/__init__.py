@@ -1,1 +1,1 @@
-"""Runs: what every run's folder needs: files that survive a killed process, the environment."""
+"""Runs: what every run's folder needs: files, journals, the check of identity, environment."""

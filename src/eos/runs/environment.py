@@ -1,4 +1,4 @@
-"""Environment: what made a result besides its settings, for the file ``env.json`` of a run."""
+"""Environment: versions, machine and source of a run, for its ``env.json``."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ import torch
 from eos.version import __version__
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pillow", "pydantic")
-PATIENCE = 10  # seconds to wait for git
+GIT_TIMEOUT = 10  # seconds to wait for git
 
 
 def environment(*, seed: int, device: str, dtype: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _version(name: str) -> str | None:
 
 
 def _git_state(root: Path) -> dict[str, Any] | None:
-    """Say which commit the source is at, if it is a checkout of its own, and if it was changed."""
+    """Commit of the source and whether it was changed; None if it is not a checkout."""
     if not (root / ".git").exists():
         return None
     try:
@@ -54,5 +54,5 @@ def _git_state(root: Path) -> dict[str, Any] | None:
 def _git(root: Path, *arguments: str) -> str:
     # without locks, so as not to block a commit that is under way
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT)
     return done.stdout.strip()

@@ -1,8 +1,4 @@
-"""Files that survive a process killed at any moment: whole files and files of lines.
-
-A file is replaced in one step, so that a reader sees the old content or the new; a file that is
-appended to loses at most its last, torn line.
-"""
+"""Files that survive a process killed at any moment: a reader sees the old content or the new."""
 
 import os
 from pathlib import Path
@@ -33,19 +29,3 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
         raise ConfigError(
             f"cannot write {path}: {failure.strerror}; what was there is unchanged"
         ) from None
-
-
-def append_lines(path: Path, lines: str) -> None:
-    """Add whole lines to a file."""
-    with path.open("a", encoding="utf-8", newline="\n") as file:
-        file.write(lines)
-
-
-def whole_lines(path: Path) -> list[bytes]:
-    """Read the lines of a file that is appended to; a torn last one is cut off."""
-    data = path.read_bytes() if path.exists() else b""
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return whole.splitlines()

@@ -18,8 +18,8 @@ from random import Random
 
 from eos.config import Frozen
 from eos.errors import ConfigError
+from eos.estimates import Estimate
 from eos.searching.judge import Judge
-from eos.searching.measure import Estimate
 from eos.searching.moves import MOVES, OPERATORS, Ranking, neighbours
 from eos.searching.paths import predicted_loss, read_costs, shortest_path
 from eos.searching.profile import Profile

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from eos.searching.folder import Journal
+from eos.runs.journal import Journal
 from eos.searching.judge import Judge
 from eos.space.plan import Plan
 

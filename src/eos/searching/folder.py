@@ -1,14 +1,12 @@
-"""Folder: the run directory is the state. Atomic files, journals without doubled or missing lines.
+"""Folder: the run directory is the state. Every file is replaced in one step.
 
 config.yaml, env.json, history.jsonl, theta.json, plan.json, checkpoint.safetensors; skipped.jsonl
 names the samples that were not used. No pickle is written or read.
 """
 
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from eos.errors import ConfigError, numbered
+from eos.errors import ConfigError
 from eos.runs.files import write_atomically
+from eos.runs.identity import check_same
 from eos.searching.files import read_config, write_config
 from eos.searching.settings import SearchConfig
 from eos.space.activations import GROUPS
@@ -63,70 +62,11 @@ class State:
         return losses.index(min(losses))
 
 
-@dataclass
-class Journal:
-    """A file of lines, one JSON object each, that belong to numbered turns."""
-
-    path: Path
-    lines: list[str] = field(default_factory=list)
-
-    def append(self, turn: int, entry: dict[str, Any]) -> None:
-        """Note a line; it is written with the next `flush`."""
-        self.lines.append(json.dumps({"turn": turn, **entry}, allow_nan=False) + "\n")
-
-    def flush(self) -> None:
-        """Write what was noted, through to the disk."""
-        if not self.lines:
-            return
-        try:
-            with self.path.open("a", encoding="utf-8", newline="\n") as file:
-                file.write("".join(self.lines))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as failure:
-            raise ConfigError(
-                f"cannot write {self.path}: {failure.strerror}; the checkpoint is unchanged, and "
-                "the same command goes on from it"
-            ) from None
-        self.lines.clear()
-
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """Read the lines that are on the disk."""
-        if self.path.exists():
-            with self.path.open(encoding="utf-8") as file:
-                yield from (json.loads(line) for line in file)
-
-    def rewind(self, done: int) -> list[int]:
-        """Drop lines that are torn or of turns not ``done``; give the turns of the others."""
-        if not self.path.exists():
-            return []
-        text = self.path.read_text(encoding="utf-8", errors="replace")
-        kept, turns = [], []
-        for line in text.splitlines(keepends=True):
-            turn = _turn(line)
-            if turn is not None and 0 <= turn < done:
-                kept.append(line)
-                turns.append(turn)
-        if "".join(kept) != text:
-            write_atomically(self.path, "".join(kept))
-        return turns
-
-
 def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], sites: int) -> None:
     """Write what a run is told; report a folder that cannot be used before the first step."""
     path = folder / "config.yaml"
     if path.exists():
-        before, now = read_config(path).identity(), config.identity()
-        problems = [
-            f"expected {key} {before[key]!r}, found {now[key]!r}"
-            for key in now
-            if before[key] != now[key]
-        ]
-        if problems:
-            raise ConfigError(
-                f"{folder} holds another search: {numbered(problems)}\nName another folder, or ask "
-                "the same"
-            )
+        check_same(folder, read_config(path).identity(), config.identity(), what="search")
     elif (folder / CHECKPOINT).exists():
         raise ConfigError(f"expected a config.yaml beside {folder / CHECKPOINT}, found none")
     write_config(path, config)
@@ -168,15 +108,7 @@ def load_state(folder: Path, state: State) -> bool:
         tensors, note = load(data), _note(data)
     except (SafetensorError, ValueError, KeyError) as failure:
         raise ConfigError(f"{path}: expected a checkpoint of a search, found: {failure}") from None
-    problems = [
-        f"expected the {name} {note['facts'].get(name)!r}, found {found!r}"
-        for name, found in state.facts.items()
-        if note["facts"].get(name) != found
-    ]
-    if problems:
-        raise ConfigError(
-            f"{folder} holds a search of something else: {numbered(problems)}\nName another folder"
-        )
+    check_same(folder, note["facts"], state.facts, what="search")
     state.done, state.tried, state.skipped = note["done"], note["tried"], note["skipped"]
     for place, racer in enumerate(state.racers):
         racer.loss = note["losses"][place]
@@ -195,13 +127,3 @@ def _note(data: bytes) -> dict[str, Any]:
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     note: dict[str, Any] = json.loads(header["__metadata__"]["eos"])
     return note
-
-
-def _turn(line: str) -> int | None:
-    if not line.endswith("\n"):
-        return None
-    try:
-        found = json.loads(line)["turn"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, int) else None

@@ -21,16 +21,17 @@ from torch.nn.functional import log_softmax
 
 from eos.data.batches import Answered, Batch, Reader
 from eos.engine.reduced import reads_vision
-from eos.engine.search_pass import IGNORED, labelled_pass
-from eos.errors import ConfigError, numbered
+from eos.engine.search_pass import labelled_pass
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
 from eos.models.processor import place_batch
-from eos.searching.folder import Journal
+from eos.runs.identity import check_same
+from eos.runs.journal import Journal
 from eos.searching.processes import Processes
 from eos.space import cost
 from eos.space.cost import TEXT_TOKENS
 from eos.space.plan import Plan
+from eos.tokens import IGNORED
 
 CACHED = 2**30  # bytes of the full model's features and answers that are kept at most
 DIGITS = 6  # of a disagreement in the journal
@@ -101,17 +102,8 @@ class Judge:
         entries = list(journal.entries())
         for entry in entries[1:]:
             self._memo[entry["plan"], entry["piece"]] = entry["values"]
-        before = entries[0].get("facts") if entries else self.facts
-        problems = [
-            f"expected the {name} {before.get(name) if before else None!r}, found {found!r}"
-            for name, found in self.facts.items()
-            if before is None or before.get(name) != found
-        ]
-        if problems:
-            raise ConfigError(
-                f"{journal.path} holds measurements of something else: {numbered(problems)}\nName "
-                "another folder"
-            )
+        before = entries[0].get("facts", {}) if entries else self.facts
+        check_same(journal.path, before, self.facts, what="series of measurements")
         if not entries and self.processes.main:
             journal.append(0, {"facts": self.facts})
             journal.flush()

@@ -1,8 +1,7 @@
 """Measure: validation losses of plans, and the gap between Θ's own pass and the plan it becomes."""
 
 from collections.abc import Mapping
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from eos.config import Frozen
 from eos.data.batches import Batch, Reader
 from eos.engine.search_pass import labelled_pass
 from eos.errors import PlanError
+from eos.estimates import Estimate, estimate
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
 from eos.searching.objective import sample_cross_entropy
@@ -19,13 +19,6 @@ from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
 from eos.space.plan import Plan
 from eos.space.theta import Theta
-
-
-class Estimate(Frozen):
-    """A mean with its standard error."""
-
-    mean: float
-    stderr: float
 
 
 class Gap(Frozen):
@@ -114,9 +107,3 @@ def _gap(budget: int, full: list[float], theta: list[float], plan: list[float]) 
         plan=estimate(plan),
         gap=estimate([after - before for after, before in zip(plan, theta, strict=True)]),
     )
-
-
-def estimate(values: list[float]) -> Estimate:
-    """Mean and standard error; the error of a single value is not known and given as 0."""
-    error = stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
-    return Estimate(mean=round(fmean(values), 6), stderr=round(error, 6))

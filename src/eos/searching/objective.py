@@ -15,10 +15,11 @@ from torch.nn.functional import cross_entropy
 
 from eos.config import Checked
 from eos.engine.reference import Aligned, AlignOn
-from eos.engine.search_pass import IGNORED, PassOutput
+from eos.engine.search_pass import PassOutput
 from eos.space import cost
 from eos.space.cost import TEXT_TOKENS, Dims
 from eos.space.theta import Theta, default_layers
+from eos.tokens import IGNORED
 
 
 class Objective(Checked):

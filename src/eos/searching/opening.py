@@ -16,7 +16,8 @@ from eos.models.devices import device_of
 from eos.models.processor import Processor, fingerprint, load_processor
 from eos.models.sharding import shard
 from eos.runs.environment import environment
-from eos.searching.folder import Journal, Racer, State, load_state, prepare
+from eos.runs.journal import Journal
+from eos.searching.folder import Racer, State, load_state, prepare
 from eos.searching.processes import Processes, Trackers
 from eos.searching.run import Run, Watch, logged, note_skipped
 from eos.searching.schedule import first_theta, turn_at

@@ -17,9 +17,10 @@ from eos.methods.registry import SCORERS
 from eos.models.backbone import Backbone
 from eos.models.processor import Processor, fingerprint, load_processor, model_name
 from eos.models.sharding import shard
+from eos.runs.journal import Journal
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
-from eos.searching.folder import Journal, prepare
+from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.opening import describe_environment
 from eos.searching.processes import Processes

@@ -12,7 +12,6 @@ counts on more.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Literal
 
 import torch
@@ -20,6 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from eos.config import Artifact, Frozen
+from eos.estimates import estimate
 from eos.searching.judge import Judge
 from eos.space.cost import Dims
 from eos.space.plan import Plan
@@ -170,12 +170,12 @@ def measure_profile(
 
 def _point(cell: tuple[int, str, int], values: Tensor) -> Point:
     layer, score, keep = cell
-    error = float(values.std()) / sqrt(len(values)) if len(values) > 1 else 0.0
+    found = estimate(values.tolist())
     return Point(
         layer=layer,
         score=score,
         keep=keep,
-        mean=round(float(values.mean()), 6),
-        stderr=round(error, 6),
+        mean=found.mean,
+        stderr=found.stderr,
         samples=len(values),
     )

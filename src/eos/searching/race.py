@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil
 
 from torch import Tensor
 
+from eos.estimates import stderr
 from eos.searching.judge import Judge
 from eos.space.plan import Plan
 
@@ -25,7 +26,7 @@ class Entrant:
     @property
     def stderr(self) -> float:
         """Standard error of the mean."""
-        return float(self.values.std()) / sqrt(len(self.values)) if len(self.values) > 1 else 0.0
+        return stderr(self.values.tolist())
 
 
 def rungs(pieces: int, *, first: int = 1) -> list[int]:

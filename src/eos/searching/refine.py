@@ -23,8 +23,9 @@ from eos.engine.relaxation import RelaxedTheta
 from eos.engine.search_pass import labelled_pass
 from eos.errors import DataError
 from eos.models.memory import remembering
+from eos.runs.journal import Journal
 from eos.searching.explore import Found, measured, stage
-from eos.searching.folder import Journal, Racer, State, load_state, save_state
+from eos.searching.folder import Racer, State, load_state, save_state
 from eos.searching.judge import Judge, disagreement, flops_share, plan_name
 from eos.searching.points import theta_of
 from eos.searching.schedule import learning_rate

@@ -8,7 +8,8 @@ from typing import Any
 from eos.data.batches import Batch, Reader, Skipped
 from eos.errors import DataError, EosError
 from eos.models.backbone import Backbone
-from eos.searching.folder import Journal, State, save_state
+from eos.runs.journal import Journal
+from eos.searching.folder import State, save_state
 from eos.searching.gradients import Found
 from eos.searching.processes import Processes, Stopping, Trackers
 from eos.searching.schedule import (

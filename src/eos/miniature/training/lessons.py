@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eos.miniature.families import FAMILIES
+from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.language import ASSISTANT, END, IMAGE, PAD, START, USER, vocabulary
 from eos.miniature.questions import Question
-from eos.miniature.scenes import Random, Scene, draw_scene
+from eos.miniature.scenes import Random, WorldScene, draw_scene
 
 MENU = {  # families asked about one image of a kind, and how often at most
     "objects": {
@@ -54,7 +54,7 @@ class Lesson:
         families: what each sequence asks about, in order.
     """
 
-    scenes: list[Scene]
+    scenes: list[WorldScene]
     pixels: Tensor
     ids: Tensor
     positions: Tensor
@@ -107,13 +107,13 @@ def make_lesson(
     return Lesson(scenes, pixel_values(scenes), ids, positions, blocks, weights, families)
 
 
-def pixel_values(scenes: list[Scene]) -> Tensor:
+def pixel_values(scenes: list[WorldScene]) -> Tensor:
     """Scale pixels as the processor does, ``[B, 3, S, S]``."""
     pixels = torch.from_numpy(np.stack([scene.pixels for scene in scenes]))
     return (pixels.permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.5
 
 
-def _darkened(scene: Scene) -> Scene:
+def _darkened(scene: WorldScene) -> WorldScene:
     return replace(scene, pixels=np.full_like(scene.pixels, GREY), things=(), links=(), strokes=())
 
 
@@ -139,20 +139,20 @@ def thinned(lesson: Lesson, kept: Tensor) -> Lesson:
     )
 
 
-def _ask(scene: Scene, rng: Random) -> list[tuple[str, Question]]:
+def _ask(scene: WorldScene, rng: Random) -> list[tuple[str, Question]]:
     families = [name for name, times in MENU[scene.kind].items() for _ in range(times)]
     asked: list[tuple[str, Question]] = []
     for name in (families[place] for place in rng.permutation(len(families))):
         if name == "everything" and len(scene.of("shape")) > FEW:
             continue
-        question = FAMILIES[name].ask(scene, rng)
+        question = QUESTION_FAMILIES[name].make(scene, rng)
         if question is not None and all(question.text != other.text for _, other in asked):
             asked.append((name, question))
     return asked
 
 
 def _row(
-    scene: Scene, asked: list[tuple[str, Question]], patch: int, conversation: bool
+    scene: WorldScene, asked: list[tuple[str, Question]], patch: int, conversation: bool
 ) -> tuple[list[int], list[int], list[int], list[float]]:
     words = vocabulary()
     ids = [words[START], words[USER]] + [words[IMAGE]] * (len(scene.pixels) // patch) ** 2

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eos.miniature.language import vocabulary
-from eos.miniature.scenes import COLORS, LETTERS, SHAPES, Scene, Thing
+from eos.miniature.scenes import COLORS, LETTERS, SHAPES, Thing, WorldScene
 
 CONTENTS = (
     "nothing",
@@ -66,7 +66,7 @@ class PatchLabels:
     pairs: Tensor
 
 
-def label_patches(scenes: list[Scene], *, patch: int) -> PatchLabels:
+def label_patches(scenes: list[WorldScene], *, patch: int) -> PatchLabels:
     """Say what every patch shows."""
     rows = [_one(scene, patch) for scene in scenes]
     return PatchLabels(
@@ -178,7 +178,7 @@ def dense_accuracy(heads: DenseHeads, patches: Tensor, labels: PatchLabels) -> d
     return found
 
 
-def _one(scene: Scene, patch: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.float64]]:
+def _one(scene: WorldScene, patch: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.float64]]:
     side = len(scene.pixels) // patch
     labels = {name: np.full((side, side), -1) for name in HEADS}
     labels["content"][:] = labels["color"][:] = 0

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from eos.miniature.language import PAD, vocabulary
 from eos.miniature.questions import nearest_object
-from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Scene, Thing
+from eos.miniature.scenes import COLORS, PLURALS, SHAPES, Thing, WorldScene
 from eos.miniature.training.sight import Gaze
 from eos.miniature.training.supervision import CONTENTS, MOST, REACH, TINTS, DenseHeads, PatchLabels
 
 
-def grounding_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
+def grounding_loss(
+    heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[WorldScene]
+) -> Tensor:
     """Let every colour's and shape's word in a question know what it goes with in the picture.
 
     A word must look at the tokens that show it, to say which shapes have its colour or which
@@ -62,7 +64,7 @@ def pointing_loss(
     heads: DenseHeads,
     states: Tensor,
     ids: Tensor,
-    scenes: list[Scene],
+    scenes: list[WorldScene],
     *,
     corner: tuple[int, int],
     patch: int,
@@ -102,7 +104,9 @@ def pointing_loss(
     return loss
 
 
-def neighbour_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[Scene]) -> Tensor:
+def neighbour_loss(
+    heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[WorldScene]
+) -> Tensor:
     """Let the word that ends an object's name know what is nearest to it: which colour and shape.
 
     Args:
@@ -128,7 +132,7 @@ def neighbour_loss(heads: DenseHeads, states: Tensor, ids: Tensor, scenes: list[
     return loss + F.cross_entropy(by_shape, torch.tensor(shapes))
 
 
-def _names(ids: list[int], scene: Scene) -> Iterator[tuple[int, list[Thing]]]:
+def _names(ids: list[int], scene: WorldScene) -> Iterator[tuple[int, list[Thing]]]:
     """Find the shapes' words in a text, and the objects they name with the colours before them."""
     words = {index: word for word, index in vocabulary().items()}
     before = ""
