@@ -36,7 +36,7 @@ FINALISTS = 4  # of a race that are measured on all samples
 FIRST = 8  # the first round of a race measures on one in so many pieces
 
 
-class Stage(Frozen):
+class StageRecord(Frozen):
     """What one stage of a search found, and what all stages so far cost.
 
     Attributes:
@@ -59,7 +59,7 @@ class Found:
     """The best plan of a search for one budget, and how it was reached."""
 
     best: Entrant
-    stages: tuple[Stage, ...]
+    stages: tuple[StageRecord, ...]
 
 
 def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list[Plan]:
@@ -148,9 +148,9 @@ def _round(
     return best, tried
 
 
-def stage(name: str, judge: Judge, best: Entrant, *, tried: int) -> Stage:
+def stage(name: str, judge: Judge, best: Entrant, *, tried: int) -> StageRecord:
     """Note what a stage found."""
-    return Stage(
+    return StageRecord(
         name=name,
         tried=tried,
         disagreement=Estimate(mean=round(best.mean, 6), stderr=round(best.stderr, 6)),

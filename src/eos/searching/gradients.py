@@ -23,7 +23,7 @@ TERMS = tuple(field.name for field in fields(Losses))
 
 
 @dataclass(frozen=True)
-class Found:
+class StepGradients:
     """What all processes together found in a step.
 
     Attributes:
@@ -54,7 +54,7 @@ def find_gradients(
     processes: Processes,
     stop: bool = False,
     apart: bool = False,
-) -> Found:
+) -> StepGradients:
     """Leave the gradient of the global batch in Θ's weights (Eqs. 13-14).
 
     Losses are means over samples, so a part of n samples counts n of the batch; constraints, which
@@ -92,7 +92,7 @@ def find_gradients(
         parameter.grad = joint[row * sites : (row + 1) * sites].to(parameter)
     numbers = total[len(grads) * size :].tolist()
     tried, skipped, stopping = (int(x) for x in numbers[len(TERMS) :])
-    return Found(
+    return StepGradients(
         terms=dict(zip(TERMS, numbers, strict=False)),
         tried=tried,
         skipped=skipped,

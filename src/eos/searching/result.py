@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from eos.searching.explore import Stage
+from eos.searching.explore import StageRecord
 from eos.searching.measure import Gap
 from eos.space.plan import Plan
 from eos.space.searched import nearest_plan
@@ -27,7 +27,7 @@ class SearchResult:
     plans: dict[int, Plan]
     start: str
     gaps: tuple[Gap, ...] = ()
-    stages: dict[int, tuple[Stage, ...]] = field(default_factory=dict)
+    stages: dict[int, tuple[StageRecord, ...]] = field(default_factory=dict)
 
     def plan_at(self, budget: int) -> Plan:
         """Give the plan of a budget: as it was searched, or rescaled from the nearest one."""

@@ -10,7 +10,7 @@ from eos.errors import DataError, EosError
 from eos.models.backbone import Backbone
 from eos.runs.journal import Journal
 from eos.searching.folder import State, save_state
-from eos.searching.gradients import Found
+from eos.searching.gradients import StepGradients
 from eos.searching.processes import Processes, Stopping, Trackers
 from eos.searching.schedule import (
     Turn,
@@ -72,7 +72,7 @@ class Run:
     stopping: Stopping = field(default_factory=Stopping)
 
 
-def check_finite(run: Run, found: Found, batch: Batch, turn: Turn) -> None:
+def check_finite(run: Run, found: StepGradients, batch: Batch, turn: Turn) -> None:
     """Stop at a loss that is no number, with the last good Θ saved and the batch named."""
     if found.finite:
         return
@@ -90,7 +90,7 @@ def check_finite(run: Run, found: Found, batch: Batch, turn: Turn) -> None:
     )
 
 
-def note_step(run: Run, turn: Turn, found: Found, *, norm: float) -> None:
+def note_step(run: Run, turn: Turn, found: StepGradients, *, norm: float) -> None:
     """Log every term and every variable of a step, and show where the search is."""
     config, theta = run.config, run.state.racers[turn.start].theta
     schedule = theta.retain_schedule()
@@ -128,7 +128,7 @@ def note_skipped(journal: Journal, turn: int, skipped: Sequence[Skipped]) -> Non
         journal.append(turn, {"id": sample.id, "reason": sample.reason})
 
 
-def keep_step(run: Run, found: Found) -> None:
+def keep_step(run: Run, found: StepGradients) -> None:
     """Count, save when it is time, and stop if it must be."""
     state, config = run.state, run.config
     state.tried, state.skipped = state.tried + found.tried, state.skipped + found.skipped
@@ -160,7 +160,12 @@ def keep_state(run: Run) -> None:
 
 
 def _entry(
-    config: SearchConfig, theta: Theta, turn: Turn, found: Found, status: Status, norm: float
+    config: SearchConfig,
+    theta: Theta,
+    turn: Turn,
+    found: StepGradients,
+    status: Status,
+    norm: float,
 ) -> dict[str, Any]:
     """Write one line of the history: the step as it was, before Θ moved."""
     return {
