@@ -15,11 +15,10 @@ from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedMode
 
 from eos.errors import BackboneError
 from eos.models.devices import device_of
-from eos.models.families import FAMILIES, Family
+from eos.models.families import family_of
 from eos.models.processor import locate
 from eos.models.sharding import gathered
-from eos.space.cost import Dims
-from eos.tokens import take
+from eos.tokens import Dims, take
 
 
 @dataclass
@@ -71,7 +70,7 @@ class Backbone:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.family = _family(model.config.model_type)
+        self.family = family_of(model.config)
         self.multimodal: nn.Module = model.model
         self.decoder: nn.Module = getattr(self.multimodal, self.family.decoder)
         self.layers: nn.ModuleList = self.decoder.layers
@@ -130,10 +129,8 @@ class Backbone:
 
     def rotary(self, states: Tensor, position_ids: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Make cos and sin for other positions than the model would."""
-        if self.decoder.config.model_type == "gemma3_text":
-            kind = self.decoder.config.layer_types[layer]
-            return self.decoder.rotary_emb(states, position_ids, kind)
-        return self.decoder.rotary_emb(states, position_ids)
+        types = (self.decoder.config.layer_types[layer],) if self.family.rotary_by_type else ()
+        return self.decoder.rotary_emb(states, position_ids, *types)
 
     def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
@@ -163,9 +160,9 @@ class Backbone:
         Each key gets what it would have by itself beside the others as they are weighed.
         """
         queries, keys = self.queries(call, rows), self.keys(call)
-        batch, heads, asked, width = queries.shape
+        batch, heads, count, width = queries.shape
         grouped = queries.reshape(batch, keys.shape[1], -1, width)
-        logits = (grouped @ keys.mT).reshape(batch, heads, asked, -1).float().to(rows.device)
+        logits = (grouped @ keys.mT).reshape(batch, heads, count, -1).float().to(rows.device)
         logits = logits * self.layers[call.index].self_attn.scaling
         allowed = _allowed(call.mask, rows, call.states.shape[1])
         logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
@@ -213,7 +210,7 @@ def load_backbone(
         raise BackboneError(
             f"expected a model id or a folder with a config.json, found {str(source)!r}: {failure}"
         ) from None
-    _family(config.model_type)
+    family_of(config)
     on_cpu = device_map == "cpu" or not torch.cuda.is_available()
     options = {"attn_implementation": attn_implementation, "device_map": device_map}
     model = AutoModelForImageTextToText.from_pretrained(
@@ -222,15 +219,6 @@ def load_backbone(
         **{name: value for name, value in options.items() if value is not None},
     )
     return Backbone(model)
-
-
-def _family(model_type: str) -> Family:
-    if model_type not in FAMILIES:
-        raise BackboneError(
-            f"expected a model of type {', '.join(FAMILIES)}; found {model_type!r}. "
-            "CONTRIBUTING.md says how to add a family"
-        )
-    return FAMILIES[model_type]
 
 
 def _heads(attention: nn.Module, name: str, normed: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from eos.errors import BackboneError
 from eos.models.devices import device_of, named_weights
+from eos.models.families import family_of
 
 MINIATURE = "miniature"
 Processor: TypeAlias = ProcessorMixin  # others name it without importing transformers
@@ -119,11 +120,11 @@ def place_batch(
 
 @torch.no_grad()
 def look_once(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Replace a LLaVA's pixels by what its tower sees in them, for several generations.
+    """Replace pixels by the vision tower's features of them, for several generations.
 
-    Other families keep their pixels: their features depend on more than the image.
+    Families whose features depend on more than the pixels keep them.
     """
-    if model.config.model_type != "llava":
+    if not family_of(model.config).encode_once:
         return inputs
     rest = {name: value for name, value in inputs.items() if name != "pixel_values"}
     seen = model.get_image_features(pixel_values=inputs["pixel_values"], return_dict=True)

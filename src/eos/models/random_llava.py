@@ -87,14 +87,13 @@ def random_llava(
 
 def visual_tokens(backbone: Backbone) -> int:
     """Count the visual tokens of one image."""
-    if backbone.model.config.model_type != "llava":
+    family, config = backbone.family, backbone.model.config
+    if family.tokens_per_image is None or not family.encode_once:
         raise BackboneError(
-            "expected a model of type llava, whose images all have the same number of tokens; "
-            f"found {backbone.model.config.model_type!r}"
+            "expected a model of type llava, whose images all have the same number of tokens, and "
+            f"features that can replace their pixels; found {config.model_type!r}"
         )
-    vision = backbone.model.config.vision_config
-    count: int = (vision.image_size // vision.patch_size) ** 2
-    return count
+    return family.tokens_per_image(config)
 
 
 def random_prompt(
