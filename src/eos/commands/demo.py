@@ -31,9 +31,10 @@ from transformers import AutoProcessor
 
 backbone = eos.load_backbone("miniature")
 processor = AutoProcessor.from_pretrained(backbone.model.name_or_path)
-asked = example("test", "counting", 0)  # a picture of the miniature's world, and a question
+sample = example("test", "counting", 0)  # a picture of the miniature's world, and a question
 chat = {{"add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}}
-inputs = processor.apply_chat_template(asked.messages(), tokenize=True, **chat)
+inputs = processor.apply_chat_template(sample.messages(), tokenize=True, **chat)
+inputs = inputs.to(backbone.model.device, backbone.model.dtype)
 with eos.reduced(backbone, eos.Plan.load("{plan}")) as model:
     answer = model.generate(**inputs, max_new_tokens=4)
 print(processor.batch_decode(answer, skip_special_tokens=True)[0])

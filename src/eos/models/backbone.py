@@ -13,8 +13,8 @@ import transformers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
 
-from eos.errors import BackboneError
-from eos.models.devices import device_of
+from eos.errors import BackboneError, ConfigError
+from eos.models.devices import default_device, device_of
 from eos.models.families import family_of
 from eos.models.processor import locate
 from eos.models.sharding import gathered
@@ -192,13 +192,26 @@ def load_backbone(
     source: str | Path | PreTrainedModel | Backbone,
     *,
     dtype: torch.dtype | Literal["auto"] | None = None,
+    device: str | torch.device | None = None,
     device_map: str | None = None,
     attn_implementation: str | None = None,
 ) -> Backbone:
-    """Load and freeze a model: "miniature", a hub id, a local folder, or a model in memory.
+    """Load and freeze a model.
 
-    On a CPU the default dtype is float32; elsewhere the checkpoint's own.
+    Args:
+        source: "miniature", a hub id or a local folder; a model in memory stays as and where it is.
+        dtype: of the weights; "auto" is the checkpoint's own. If None, float32 on a CPU, else
+            "auto".
+        device: where the model is put; if None, the accelerator that torch sees, else the CPU.
+        device_map: how transformers spreads the model over devices, such as "auto"; instead of
+            ``device``.
+        attn_implementation: as of transformers.
     """
+    if device is not None and device_map is not None:
+        raise ConfigError(
+            f"expected a device or a device_map; found both, {str(device)!r} and {device_map!r}. "
+            "Leave one out"
+        )
     if isinstance(source, Backbone):
         return source
     if isinstance(source, PreTrainedModel):
@@ -211,12 +224,13 @@ def load_backbone(
             f"expected a model id or a folder with a config.json, found {str(source)!r}: {failure}"
         ) from None
     family_of(config)
-    on_cpu = device_map == "cpu" or not torch.cuda.is_available()
-    options = {"attn_implementation": attn_implementation, "device_map": device_map}
+    place = device_map or str(device or default_device())
+    on_cpu = "cpu" in (place, default_device().type)
     model = AutoModelForImageTextToText.from_pretrained(
         source,
         dtype=dtype or (torch.float32 if on_cpu else "auto"),
-        **{name: value for name, value in options.items() if value is not None},
+        device_map=place,
+        attn_implementation=attn_implementation,
     )
     return Backbone(model)
 
