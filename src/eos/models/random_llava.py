@@ -4,11 +4,10 @@ What such a model says means nothing; how long it takes does not depend on what 
 tower is a stub, since it is not measured: prompts carry visual features instead of pixels.
 """
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import psutil
 import torch
 from torch import Tensor
 from transformers import (
@@ -154,16 +153,9 @@ def plain_prefill(backbone: Backbone, states: Tensor, *, lengths: Sequence[int])
     return backbone.model.lm_head(backbone.decoder.norm(states[:, -1:]))
 
 
-def available_memory() -> int | None:
-    """Read how many bytes can still be allocated; None where the system does not say."""
-    statistics = Path("/proc/meminfo")
-    if statistics.exists():
-        for line in statistics.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+def available_memory() -> int:
+    """Read how many bytes of main memory can still be allocated."""
+    return psutil.virtual_memory().available
 
 
 def _config(sizes: _Sizes, num_layers: int | None) -> Any:
@@ -199,7 +191,7 @@ def _empty(config: Any, dtype: torch.dtype, attn_implementation: str) -> PreTrai
 def _check_memory(model: PreTrainedModel, size: str) -> None:
     needed = int(HEADROOM * sum(parameter.nbytes for parameter in model.parameters()))
     available = available_memory()
-    if available is not None and needed > available:
+    if needed > available:
         raise ConfigError(
             f"expected {needed / 2**30:.1f} GiB of free memory for size {size} in "
             f"{str(model.dtype).removeprefix('torch.')}; found {available / 2**30:.1f} GiB. Choose "
