@@ -66,7 +66,7 @@ class Vision:
 
 
 class Dims(Frozen):
-    """Sizes of one LLaMA-type decoder layer: D, F, H, G and E of `eos.space.cost.FLOPS_FORMULA`."""
+    """Sizes of one LLaMA-type decoder layer: D, F, H, G and E of `FLOPS_FORMULA`."""
 
     hidden: PositiveInt
     intermediate: PositiveInt

@@ -1,6 +1,5 @@
 """Run `eos bench`: build, measure, show, save."""
 
-import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -14,7 +13,6 @@ from eos.errors import ConfigError
 from eos.evaluation.latency import measure, runs
 from eos.models.random_llava import Size, random_llava, visual_tokens
 from eos.report.latency import show_latency
-from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
 WIDTH = 130  # of a table that goes to a file
@@ -63,12 +61,11 @@ def bench_and_show(
             model=f"random LLaVA ({size})",
             tick=lambda: progress.advance(task),
         )
-    text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
     if out is not None:
-        write_atomically(out / "latency.json", text)
+        report.save(out / "latency.json")
         print(f"saved {out / 'latency.json'}", file=sys.stderr)
     if as_json:
-        print(text, end="")
+        print(report.to_json(), end="")
     else:
         show_latency(report, width=None if sys.stdout.isatty() else WIDTH)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from eos.config import Artifact
 from eos.errors import ConfigError
 from eos.evaluation.fidelity import Fidelity
+from eos.evaluation.latency import LatencyReport
 from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings
 from eos.methods.registry import PRESETS
@@ -23,6 +24,7 @@ SCHEMAS: dict[str, type[Artifact]] = {
     "eos.search/1": SearchConfig,
     "eos.fidelity/1": Fidelity,
     "eos.profile/1": Profile,
+    "eos.latency/1": LatencyReport,
 }
 
 

@@ -1,4 +1,4 @@
-"""Stopwatch: how long somebody else's part of a forward pass takes."""
+"""Stopwatch: how long the callbacks of a forward pass take."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -15,13 +15,13 @@ Made = TypeVar("Made")
 
 
 class Stopwatch:
-    """A handler that adds up the time another one takes."""
+    """A handler that adds up the time that another handler takes."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler, self.seconds = handler, 0.0
 
     def begin(self, call: ModelCall) -> None:
-        """Hear of a new forward pass."""
+        """Start a new forward pass."""
         self._timed(self.handler.begin, call)
 
     def enter(self, call: LayerCall) -> LayerCall:
@@ -40,7 +40,7 @@ class Stopwatch:
 
 
 def now() -> float:
-    """Read the clock when everything that was asked for has been done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    """Read the clock when the accelerator has done all of its queued work."""
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
     return perf_counter()
