@@ -1,51 +1,71 @@
-"""Run `eos plan`: find or make a plan."""
+"""`eos plan`: find or make a plan, print what it does and costs."""
 
+import sys
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Annotated
 
-from eos.commands.validate import read_schema
+import typer
+
+from eos.commands.options import AsJson, Kind
 from eos.errors import ConfigError
-from eos.space.plan import BudgetKind, Plan
-from eos.space.searched import load_searched, searched
-from eos.space.theta import Theta
 
-KINDS = ("final", "mean", "published")
+if TYPE_CHECKING:
+    from eos.space.plan import BudgetKind, Plan
+    from eos.space.specs import Target
 
 
-def find_plan(
-    source: str, *, budget: int | None, kind: str, layers: int, tokens: int, text: int
-) -> Plan:
-    """Make a plan of a preset's name, a plan or Θ file, or the folder of a run."""
-    if kind not in KINDS:
-        raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
-    path, counted = Path(source), cast(BudgetKind, kind)
-    if path.is_dir():
-        return _plan_of_run(path, budget, counted)
-    if not path.suffix and not path.exists():
-        source, budget = _with_budget(source, budget)
-        if budget is not None and source in searched():
-            return load_searched(source, budget)
-        if budget is None:
-            raise ConfigError(f"expected --budget for the preset {source!r}; found none")
-        return Plan.preset(
-            source,
-            budget=budget,
-            kind=counted,
-            visual_tokens=tokens,
-            num_layers=layers,
-            text_tokens=text,
+def plan(
+    source: Annotated[
+        str,
+        typer.Argument(help="fastv@64, eos-miniature@64, a plan.json, or a run's folder."),
+    ],
+    budget: Annotated[
+        int | None, typer.Option(help="Visual tokens; without it, the source's own.")
+    ] = None,
+    kind: Annotated[Kind, typer.Option(help="What the budget counts.")] = Kind.final,
+    layers: Annotated[int, typer.Option(help="Depth of the decoder.")] = 32,
+    tokens: Annotated[int, typer.Option(help="Visual tokens an image has.")] = 576,
+    text: Annotated[int, typer.Option(help="Text tokens that costs assume.")] = 64,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a plan and print it with what it costs: final and mean tokens, FLOPs, KV cache."""
+    from eos.space.specs import Target
+
+    target = Target(visual_tokens=tokens, num_layers=layers, text_tokens=text)
+    found = find_plans(source, target, budget=budget, kind=kind.value)
+    if len(found) > 1 and (as_json or out is not None):
+        raise ConfigError(
+            f"expected one plan with --json or --out; found {', '.join(found)}. Name one budget"
         )
-    if read_schema(path) == "eos.theta/1":
-        return Plan.from_theta(Theta.load(path), budget=budget, kind=counted, text_tokens=text)
-    plan = Plan.load(path)
-    return plan if budget is None else plan.rescaled(budget, kind=counted)
+    for name, made in found.items():
+        if out is not None:
+            made.save(out)
+            print(f"saved {out}", file=sys.stderr)
+        title = f"{name}\n" if len(found) > 1 else ""
+        print(made.to_json() if as_json else f"{title}{made}", end="" if as_json else "\n")
 
 
-def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:
+def find_plans(
+    source: str, target: "Target", *, budget: int | None, kind: "BudgetKind"
+) -> "dict[str, Plan]":
+    """Read a spec; of a run's folder, take the plan of the budget."""
+    from eos.space.specs import read_spec
+
+    name, _, folder = source.rpartition("=")
+    if Path(folder).is_dir():
+        return {name or folder: _plan_of_run(Path(folder), budget, kind)}
+    return dict(read_spec(source, target, budget=budget, kind=kind))
+
+
+def _plan_of_run(folder: Path, budget: int | None, kind: "BudgetKind") -> "Plan":
     """Take the plan that a run found for this budget; else rescale its main plan.
 
     A run that has not finished has only Θ.
     """
+    from eos.space.plan import Plan
+    from eos.space.theta import Theta
+
     own, main = folder / f"plan-{budget}.json", folder / "plan.json"
     if kind == "final" and own.exists():
         return Plan.load(own)
@@ -53,16 +73,3 @@ def _plan_of_run(folder: Path, budget: int | None, kind: BudgetKind) -> Plan:
         return Plan.from_theta(Theta.load(folder / "theta.json"), budget=budget, kind=kind)
     plan = Plan.load(main)
     return plan if budget is None else plan.rescaled(budget, kind=kind)
-
-
-def _with_budget(source: str, budget: int | None) -> tuple[str, int | None]:
-    """Read ``fastv@64`` as a name and a budget; --budget may say it instead, not too."""
-    name, at, number = source.rpartition("@")
-    if not at:
-        return source, budget
-    if budget is not None or not number.isdigit():
-        raise ConfigError(
-            f"expected one budget, as in fastv@64 or fastv --budget 64; found {source!r} and "
-            f"--budget {budget}"
-        )
-    return name, int(number)

@@ -27,10 +27,10 @@ from eos.evaluation.stopwatch import Stopwatch, now
 from eos.models.backbone import Backbone
 from eos.models.hooks import hooked
 from eos.models.random_llava import (
+    encoded_prompt,
     held_bytes,
     plain_prefill,
     random_prompt,
-    seen_prompt,
     visual_tokens,
 )
 from eos.space.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
@@ -223,7 +223,7 @@ class _Bench:
     def _prompt(self, plan: Plan | None) -> dict[str, Any]:
         """Run the vision tower before the clock starts, if a scorer of the plan reads it."""
         reads = plan is not None and asks_vision(plan)
-        return seen_prompt(self.backbone, self.prompt) if reads else self.prompt
+        return encoded_prompt(self.backbone, self.prompt) if reads else self.prompt
 
 
 def _row(name: str, counted: dict[str, Any], measured: dict[str, Any]) -> Row:

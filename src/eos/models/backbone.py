@@ -6,7 +6,6 @@ a layer's own attention, so that no layer returns its attention map or runs twic
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 import transformers
@@ -96,7 +95,7 @@ class Backbone:
         )
 
     def mask_source(self, layer: int) -> int:
-        """Say by which layer's cache transformers sizes a layer's mask: the first of its type."""
+        """Find the layer whose cache determines a layer's mask size: the first of its type."""
         types = getattr(self.decoder.config, "layer_types", None)
         return 0 if types is None else types.index(types[layer])
 
@@ -111,7 +110,7 @@ class Backbone:
         return count
 
     def window(self, layer: int) -> int | None:
-        """How many tokens back a layer sees, itself included; None if all."""
+        """Length of a layer's sliding window, the token itself included; None without one."""
         window: int | None = getattr(self.layers[layer].self_attn, "sliding_window", None)
         return window
 
@@ -191,7 +190,7 @@ class Backbone:
 def load_backbone(
     source: str | Path | PreTrainedModel | Backbone,
     *,
-    dtype: torch.dtype | Literal["auto"] | None = None,
+    dtype: torch.dtype | str | None = None,
     device: str | torch.device | None = None,
     device_map: str | None = None,
     attn_implementation: str | None = None,
@@ -200,8 +199,8 @@ def load_backbone(
 
     Args:
         source: "miniature", a hub id or a local folder; a model in memory stays as and where it is.
-        dtype: of the weights; "auto" is the checkpoint's own. If None, float32 on a CPU, else
-            "auto".
+        dtype: of the weights, or its name; "auto" is the checkpoint's own. If None, float32 on a
+            CPU, else "auto".
         device: where the model is put; if None, the accelerator that torch sees, else the CPU.
         device_map: how transformers spreads the model over devices, such as "auto"; instead of
             ``device``.

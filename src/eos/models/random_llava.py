@@ -1,7 +1,7 @@
 """Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
 
-What such a model says means nothing; how long it takes does not depend on what it says. The vision
-tower is a stub, since it is not measured: prompts carry visual features instead of pixels.
+Its outputs are noise; time and memory do not depend on them. The vision tower is a stub, since it
+is not measured: prompts have visual features instead of pixels.
 """
 
 from collections.abc import Sequence
@@ -58,8 +58,9 @@ SIZES: dict[str, _Sizes] = {
 def random_llava(
     size: Size,
     *,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | str = torch.float32,
     attn_implementation: str = "sdpa",
+    device: torch.device | str = "cpu",
     num_layers: int | None = None,
     seed: int = 0,
 ) -> Backbone:
@@ -81,7 +82,7 @@ def random_llava(
             parameter.data.normal_(std=SPREAD, generator=generator)
         else:
             parameter.data.fill_(0.0 if name.endswith("bias") else 1.0)
-    return Backbone(model)
+    return Backbone(model.to(device))
 
 
 def visual_tokens(backbone: Backbone) -> int:
@@ -116,8 +117,8 @@ def random_prompt(
     return {"input_ids": ids.to(features.device), "mm_encoder_outputs": {"image": encoded}}
 
 
-def seen_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
-    """Let the vision tower encode random pixels for a prompt, as `generate` would beforehand."""
+def encoded_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
+    """Encode random pixels for a prompt by the vision tower, as `generate` does beforehand."""
     side = backbone.model.config.vision_config.image_size
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.randn(len(prompt["input_ids"]), 3, side, side, generator=generator)
@@ -127,7 +128,7 @@ def seen_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) ->
 
 
 def held_bytes(cache: Cache) -> int:
-    """Weigh a cache by the memory behind its tensors, not by what they show of it."""
+    """Count the bytes of the storage behind a cache's tensors, which may be views of it."""
     held = ((layer.keys, layer.values) for layer in cache.layers)
     return sum(x.untyped_storage().nbytes() for pair in held for x in pair)
 
@@ -180,7 +181,7 @@ def _config(sizes: _Sizes, num_layers: int | None) -> Any:
     )
 
 
-def _empty(config: Any, dtype: torch.dtype, attn_implementation: str) -> PreTrainedModel:
+def _empty(config: Any, dtype: torch.dtype | str, attn_implementation: str) -> PreTrainedModel:
     """Allocate a model without touching its weights: untouched pages cost nothing."""
     with no_init_weights():
         return AutoModelForImageTextToText.from_config(

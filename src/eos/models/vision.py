@@ -56,7 +56,7 @@ class VisionTap:
         """Compute the evidence from the recorded inputs, one row for each image."""
         if not self.inputs:
             raise BackboneError(
-                "expected pixel_values, which the vision tower looks at; found image features only"
+                "expected pixel_values, which the vision tower encodes; found image features only"
             )
         layers, before, after = self.layers(), self.inputs[-2], self.inputs[-1]
         attention = layers[-2].self_attn
