@@ -6,15 +6,18 @@ import sys
 from typing import get_args
 
 import pytest
+import torch
 import typer
 
 import eos
 from eos import cli
 from eos.commands.ls import LISTS
-from eos.commands.options import changes_of
+from eos.commands.options import Attention, Dtype, changes_of, load_chosen
+from eos.commands.search import load_placed
 from eos.evaluation import verify
 from eos.models.random_llava import SIZES
 from eos.searching.files import read_config
+from eos.searching.processes import Processes
 from eos.space.plan import BudgetKind
 
 
@@ -170,6 +173,20 @@ def test_options_are_short_for_values_of_a_configuration():
     config = read_config(None, changes)
     assert (config.device_map, config.micro_batch, config.seed) == ("cuda:1", 2, 7)
     assert changes_of(device=None, batch_size=None, seed=None) == []
+
+
+def test_precision_and_attention_are_those_of_the_options(sibling):
+    chosen = {"dtype": Dtype.float16, "attention": Attention.eager}
+    config = read_config(None, [f"backbone={sibling}", "device_map=cpu"])
+    for backbone in (
+        load_chosen(str(sibling), device="cpu", **chosen),
+        load_placed(config, Processes(), **chosen),
+    ):
+        assert backbone.model.dtype == torch.float16
+        assert backbone.decoder.config._attn_implementation == "eager"
+    default = load_placed(config, Processes())  # the control
+    assert default.model.dtype == torch.float32
+    assert default.decoder.config._attn_implementation == "sdpa"
 
 
 def test_everything_is_listed(capsys):
