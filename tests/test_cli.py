@@ -3,12 +3,22 @@
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
+import torch
+import typer
 
 import eos
 from eos import cli
+from eos.commands.ls import LISTS
+from eos.commands.options import Attention, Dtype, changes_of, load_chosen
+from eos.commands.search import load_placed
 from eos.evaluation import verify
+from eos.models.random_llava import SIZES
+from eos.searching.files import read_config
+from eos.searching.processes import Processes
+from eos.space.plan import BudgetKind
 
 
 def test_help_and_version(capsys):
@@ -18,7 +28,9 @@ def test_help_and_version(capsys):
     assert capsys.readouterr().out == f"eos {eos.__version__}\n"
 
 
-@pytest.mark.parametrize("command", [["--help"], ["--version"], ["verify", "--help"]])
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], *([v, "--help"] for v in cli.VERBS)]
+)
 def test_help_does_not_wait_for_torch(command):
     code = (
         f"import sys; from eos.cli import main; assert main({command}) == 0; "
@@ -106,26 +118,75 @@ def test_a_plan_by_name_and_budget(capsys):
     assert capsys.readouterr().out == first
     assert cli.main(["plan", "fastv@64", "--budget", "32"]) == 1
     assert "expected one budget" in capsys.readouterr().err
+    assert cli.main(["plan", "fastv@64,32"]) == 0
+    both = capsys.readouterr().out
+    assert both.startswith(f"fastv@64\n{first}fastv@32\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan", "fastv"], "expected --budget for the preset 'fastv'"),
+        (["plan", "fastv"], "as in fastv@64; found 'fastv'"),
         (["plan", "fastw", "--budget", "64"], "found 'fastw'"),
         (["plan", "missing.json"], "cannot read missing.json"),
-        (
-            ["plan", "fastv", "--budget", "64", "--kind", "most"],
-            "expected --kind final, mean, published",
-        ),
+        (["plan", "fastv@64,32", "--json"], "expected one plan with --json or --out; found"),
         (["plan", "fastv", "--budget", "640"], "between 1 and 576 tokens, found 640"),
-        (["ls", "things"], "expected one of backbones, scorers, presets"),
         (["validate", "missing.json"], "cannot read missing.json"),
     ],
 )
 def test_mistakes_are_explained(capsys, arguments, message):
     assert cli.main(arguments) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "choices"),
+    [
+        (["plan", "fastv@64", "--kind", "most"], get_args(BudgetKind)),
+        (["ls", "things"], ["all", *LISTS]),
+        (["bench", "--size", "huge"], SIZES),
+        (["bench", "--dtype", "int8"], ["float32", "bfloat16", "float16"]),
+        (["eval", "--out", "x", "--attention", "full"], ["sdpa", "eager", "flash_attention_2"]),
+    ],
+)
+def test_an_unknown_choice_is_a_usage_error_that_names_the_known(capsys, arguments, choices):
+    assert cli.main(arguments) == 2
+    shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f"is not one of {', '.join(map(repr, choices))}." in shown
+
+
+RUNNING = ["search", "demo", "profile", "fidelity", "eval", "bench"]
+COMMON = ["--device", "--dtype", "--attention", "--batch-size", "--seed"]
+COMMON += ["--out", "--quiet", "--json"]
+
+
+def test_verbs_that_run_a_model_have_the_same_options():
+    verbs = typer.main.get_command(cli.app).commands
+    taken = {name: {x for p in verbs[name].params for x in p.opts} for name in verbs}
+    for verb in RUNNING:
+        assert set(COMMON) <= taken[verb], verb
+    assert not set(COMMON) <= taken["plan"]  # the control
+
+
+def test_options_are_short_for_values_of_a_configuration():
+    changes = changes_of(device="cuda:1", batch_size=2, seed=7)
+    config = read_config(None, changes)
+    assert (config.device_map, config.micro_batch, config.seed) == ("cuda:1", 2, 7)
+    assert changes_of(device=None, batch_size=None, seed=None) == []
+
+
+def test_precision_and_attention_are_those_of_the_options(sibling):
+    chosen = {"dtype": Dtype.float16, "attention": Attention.eager}
+    config = read_config(None, [f"backbone={sibling}", "device_map=cpu"])
+    for backbone in (
+        load_chosen(str(sibling), device="cpu", **chosen),
+        load_placed(config, Processes(), **chosen),
+    ):
+        assert backbone.model.dtype == torch.float16
+        assert backbone.decoder.config._attn_implementation == "eager"
+    default = load_placed(config, Processes())  # the control
+    assert default.model.dtype == torch.float32
+    assert default.decoder.config._attn_implementation == "sdpa"
 
 
 def test_everything_is_listed(capsys):
@@ -152,31 +213,27 @@ def test_files_are_validated(capsys, tmp_path):
 
 def test_a_bench_of_a_tiny_model(capsys, tmp_path):
     eos.Plan.preset("fastv", budget=9, visual_tokens=36, num_layers=4).save(tmp_path / "mine.json")
-    options = ["--size", "tiny", "--presets", "tome,visionzip-original"]
-    options += ["--budgets", "9", "--repeats", "1"]
-    assert (
-        cli.main(["bench", *options, "--plan", str(tmp_path / "mine.json"), "--out", str(tmp_path)])
-        == 0
-    )
-    assert "tome 9" in capsys.readouterr().out
+    options = ["--size", "tiny", "--repeats", "1", "--out", str(tmp_path), "--device", "cpu"]
+    options += ["--batch-size", "2", "--seed", "3", "--attention", "eager"]
+    specs = [str(tmp_path / "mine.json"), "tome@9,6", f"same={tmp_path / 'mine.json'}"]
+    assert cli.main(["bench", *options, *(x for spec in specs for x in ("--plan", spec))]) == 0
+    assert "tome@9" in capsys.readouterr().out
+    assert cli.main(["validate", str(tmp_path / "latency.json")]) == 0
     report = json.loads((tmp_path / "latency.json").read_text())
-    assert [row["name"] for row in report["rows"]] == [
-        "full",
-        "mine",
-        "tome 9",
-        "visionzip-original 9",
-    ]
+    names = ["full", "mine", "tome@9", "tome@6", "same"]
+    assert [row["name"] for row in report["rows"]] == names
     assert all(row["kv_exact"] for row in report["rows"])
+    assert (report["batch"], report["device"], report["dtype"]) == (2, "cpu", "float32")
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (["--size", "huge"], "expected a size of tiny, small, 7b"),
-        (["--size", "tiny", "--dtype", "int8"], "expected --dtype float32"),
-        (["--size", "tiny", "--budgets", "many"], "expected numbers with commas"),
+        (["--plan", "tome@many"], "as in fastv@64; found 'tome@many'"),
+        (["--plan", "tome@9", "--plan", "tome@9,4"], "found 'tome@9' twice"),
+        ([], "between 1 and 36 tokens, found 192"),  # the default plans are for 576
     ],
 )
 def test_a_bench_that_cannot_be_run_says_why(capsys, option, message):
-    assert cli.main(["bench", "--repeats", "1", *option]) == 1
+    assert cli.main(["bench", "--size", "tiny", "--repeats", "1", *option]) == 1
     assert message in capsys.readouterr().err

@@ -7,6 +7,7 @@ from eos.cli import main
 from eos.commands import demo
 from eos.evaluation.results import Results
 from eos.methods.registry import PRESETS
+from eos.report.demo import BUDGETS, league
 
 QUICK = ["steps=2", "batch=2", "validation.samples=2", "scorers=[diversity,all-text]"]
 QUICK += ["explore.profile_samples=2", "explore.paths=1", "explore.confirm_samples=2"]
@@ -28,7 +29,7 @@ def shown(sibling, tmp_path_factory):
 
 def test_the_found_plan_is_saved_at_every_budget(shown):
     out, _ = shown
-    plans = {budget: Plan.load(out / f"plan-{budget}.json") for budget in demo.BUDGETS}
+    plans = {budget: Plan.load(out / f"plan-{budget}.json") for budget in BUDGETS}
     assert {budget: plan.steps[-1].keep for budget, plan in plans.items()} == {64: 64, 16: 16}
     assert plans[64].steps != plans[16].steps
 
@@ -54,7 +55,7 @@ def test_a_second_run_changes_nothing(shown):
 def test_rows_are_ordered_by_budget_then_accuracy(shown):
     out, _ = shown
     results = Results.load(out / "eval" / "results.json")
-    ordered, lines = demo.league(results)
+    ordered, lines = league(results)
     names = [row.name for row in ordered.rows]
     assert names[0] == "full"
     assert lines == [0, 3]
@@ -67,6 +68,6 @@ def test_rows_are_ordered_by_budget_then_accuracy(shown):
 def test_every_preset_is_a_rival_at_every_budget():
     named = [spec.split("@") for spec in demo.rivals()]
     assert {name for name, _ in named} == set(PRESETS)
-    assert len(named) == len(demo.BUDGETS) * len(PRESETS)
+    assert len(named) == len(BUDGETS) * len(PRESETS)
     assert {int(budget) for name, budget in named if name == "prumerge+-original"} == {65, 17}
     assert {int(budget) for name, budget in named if name != "prumerge+-original"} == {64, 16}

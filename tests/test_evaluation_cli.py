@@ -42,7 +42,7 @@ def test_mistakes_exit_with_1_and_usage_errors_with_2(sibling, tmp_path, capsys)
     assert ask(sibling, tmp_path / "out", "--limit", "few") == 2
 
 
-def test_control_c_says_how_to_go_on(sibling, tmp_path, capsys, monkeypatch):
+def test_control_c_says_how_to_resume(sibling, tmp_path, capsys, monkeypatch):
     append = module.Ledger.append
 
     def interrupted(self, predictions):
@@ -53,7 +53,7 @@ def test_control_c_says_how_to_go_on(sibling, tmp_path, capsys, monkeypatch):
         patch.setattr(module.Ledger, "append", interrupted)
         assert ask(sibling, tmp_path) == 1
     message = capsys.readouterr().err
-    assert "The same command goes on" in message
+    assert "Rerun the same command to resume" in message
     assert "Traceback" not in message
     assert ask(sibling, tmp_path, "--json") == 0
     again = eos.Results.load(tmp_path / "results.json")

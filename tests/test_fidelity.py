@@ -211,7 +211,7 @@ def test_memory_changes_no_slope(sibling):
 
 
 def test_an_ended_measurement_goes_on(sibling, tmp_path, capsys):
-    command = ["fidelity", "--backbone", str(sibling), "--batch", "2", "--fractions", "0.2"]
+    command = ["fidelity", "--backbone", str(sibling), "--batch-size", "2", "--fractions", "0.2"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert cli.main([*command, "--samples", "4", "--out", str(whole)]) == 0
     assert cli.main([*command, "--samples", "2", "--out", str(parts)]) == 0
@@ -234,7 +234,7 @@ def test_an_ended_measurement_goes_on(sibling, tmp_path, capsys):
 
 
 def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):
-    command = ["fidelity", "--backbone", str(sibling), "--samples", "2", "--batch", "2"]
+    command = ["fidelity", "--backbone", str(sibling), "--samples", "2", "--batch-size", "2"]
     assert cli.main([*command, "--fractions", "0.5", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert shown == (tmp_path / "fidelity.md").read_text(encoding="utf-8")

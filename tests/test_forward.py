@@ -7,7 +7,8 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from eos import BackboneError, Operator, Plan, PlanError, Step, load_backbone, reduced
+from eos import BackboneError, ConfigError, Operator, Plan, PlanError, Step, load_backbone, reduced
+from eos.models.devices import default_device
 from eos.testing.tiny import IMAGE, tiny_backbone, tiny_inputs
 from tests.test_contract import decoded, gap, pyramid
 
@@ -34,6 +35,35 @@ def test_loading_from_a_folder(backbone, tmp_path):
     assert again.model.dtype == torch.float64
     assert again.decoder.config._attn_implementation == "eager"
     assert again.dims == backbone.dims
+
+
+def test_the_default_device_is_the_accelerator_that_torch_sees(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    assert default_device() == torch.device("cpu")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda", 1))
+    assert default_device() == torch.device("cuda", 1)
+
+
+def placed(folder, **options):
+    model = load_backbone(folder, **options).model
+    (found,) = {(weight.device.type, weight.dtype) for weight in model.parameters()}
+    return found
+
+
+def test_models_are_loaded_where_torch_computes(tmp_path, monkeypatch):
+    """The meta device plays the accelerator: weights go there, in the checkpoint's own dtype."""
+    tiny_backbone("llava").model.to(torch.float64).save_pretrained(tmp_path)
+    monkeypatch.setattr("eos.models.backbone.default_device", lambda: torch.device("cpu"))
+    assert placed(tmp_path) == placed(tmp_path, device_map="auto") == ("cpu", torch.float32)
+    assert placed(tmp_path, dtype="auto") == ("cpu", torch.float64)
+    monkeypatch.setattr("eos.models.backbone.default_device", lambda: torch.device("meta"))
+    assert placed(tmp_path) == ("meta", torch.float64)
+    assert placed(tmp_path, dtype=torch.float16) == ("meta", torch.float16)
+    for choice in ("device", "device_map"):
+        assert placed(tmp_path, **{choice: "cpu"}) == ("cpu", torch.float32)
+    with pytest.raises(ConfigError, match="a device or a device_map; found both, 'cpu' and 'auto'"):
+        load_backbone(tmp_path, device="cpu", device_map="auto")
 
 
 def test_what_cannot_be_loaded_is_named(tmp_path):

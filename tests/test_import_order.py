@@ -11,10 +11,10 @@ SOURCE = Path(__file__).parent.parent / "src" / "eos"
 ORDER = [
     "version",
     "errors",
-    "tokens",
     "runs",
     "config",
     "estimates",
+    "tokens",
     "operator",
     "methods",
     "space",
@@ -75,6 +75,15 @@ def test_a_file_imports_only_from_earlier_packages(path):
 )
 def test_an_import_from_a_later_package_is_noticed(line):
     assert violations(ast.parse(line), "space") == {"cli"}
+
+
+def test_models_know_nothing_of_scoring_and_reduction():
+    used = {}
+    for path in FILES:
+        names = imported_modules(ast.parse(path.read_text(encoding="utf-8")))
+        used.setdefault(package(path), set()).update(name.split(".")[1] for name in names)
+    assert used["models"] <= {"errors", "runs", "config", "tokens", "models"}
+    assert {"models", "operator"} <= used["engine"]  # the control: where both meet
 
 
 def test_only_what_makes_or_runs_models_may_import_transformers():

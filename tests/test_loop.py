@@ -144,9 +144,7 @@ def test_lost_moments_would_be_noticed(backbone, finished, tmp_path, monkeypatch
     with pytest.raises(KeyError):
         searched(backbone, out)
     monkeypatch.undo()
-    checkpoint = (out / CHECKPOINT).read_bytes()
-    tensors = folder_module.load(checkpoint)
-    note = folder_module._note(checkpoint)
+    tensors, note = folder_module.read_checkpoint(out / CHECKPOINT)
     zeroed = {k: torch.zeros_like(v) if "exp_avg" in k else v for k, v in tensors.items()}
     (out / CHECKPOINT).write_bytes(folder_module.save(zeroed, {"eos": json.dumps(note)}))
     searched(backbone, out)
@@ -333,7 +331,7 @@ def test_starts_race_and_the_best_goes_on(backbone, tmp_path):
     assert [line["step"] for line in lines] == [0, 1, 0, 1, 0, 1, 2, 3, 4]
     assert [line["start"] for line in lines[:6:2]] == race["starts"]
     assert {line["start"] for line in lines[6:]} == {answer.start}
-    note = folder_module._note((tmp_path / "race" / CHECKPOINT).read_bytes())
+    _, note = folder_module.read_checkpoint(tmp_path / "race" / CHECKPOINT)
     assert race["starts"][note["losses"].index(min(note["losses"]))] == answer.start
     alone = searched(backbone, tmp_path / "alone", init=answer.start)
     assert repr(alone.theta) == repr(answer.theta)  # the race costs the winner nothing

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from eos.commands.validate import SCHEMAS
+from eos.commands.validate import schemas
 
+SCHEMAS = schemas()
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 
 

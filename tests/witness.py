@@ -15,8 +15,8 @@ def main() -> int:
     """Look at the backbone that the command loads."""
     place, seen = search.load_placed, []
 
-    def placed(config, processes):
-        seen.append((place(config, processes), distributed.get_world_size()))
+    def placed(config, processes, **options):
+        seen.append((place(config, processes, **options), distributed.get_world_size()))
         return seen[-1][0]
 
     search.load_placed = placed

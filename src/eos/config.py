@@ -84,6 +84,17 @@ class Artifact(Checked):
         return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
+def read_schema(path: str | Path) -> str:
+    """Read which schema a JSON file names; "none" if it names none."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise ConfigError(f"cannot read {path}: {failure.strerror}") from None
+    except ValueError as failure:
+        raise ConfigError(f"{path} is not JSON: {failure}") from None
+    return str(data.get("schema")) if isinstance(data, dict) else "none"
+
+
 # pydantic names the branch of a union that it tried
 _TAGS = ("unified", "original", "world", "llava", "hub")
 

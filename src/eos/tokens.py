@@ -1,13 +1,16 @@
-"""The values that cross borders, and the letters their shapes are written in.
+"""The values that packages share, and the letters their shapes are written in.
 
 B batch, T sequence, N visual tokens, K kept, M = N - K candidates, D width, H heads, L layers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
 
+from eos.config import Frozen
 from eos.errors import ConfigError
 
 IGNORED = -100  # label of positions without a loss, as in transformers
@@ -35,6 +38,43 @@ class Tokens:
     def __len__(self) -> int:
         """Count the tokens of each sample, N."""
         return self.positions.shape[-1]
+
+
+@dataclass(frozen=True)
+class Vision:
+    """The vision tower's view of one image a sample, class token first, before the projector.
+
+    Attributes:
+        states: output of the layer that the projector reads, ``[B, 1 + N, C]``.
+        cls_attention: the class token's attention in that layer, ``[B, H, 1 + N]``.
+        keys: of that layer, averaged over heads, ``[B, 1 + N, E]``.
+        last: queries and keys of the tower's last layer, heads concatenated, ``[B, 1 + N, C]``.
+        project: the projector, from C to the decoder's width.
+    """
+
+    states: Tensor
+    cls_attention: Tensor
+    keys: Tensor
+    last: tuple[Tensor, Tensor]
+    project: Callable[[Tensor], Tensor]
+
+    def repeated(self, times: int) -> "Vision":
+        """Repeat every image, as beam search repeats its prompts."""
+        if times == 1:
+            return self
+        rows = (self.states, self.cls_attention, self.keys, *self.last)
+        states, attention, keys, queries, last = (x.repeat_interleave(times, dim=0) for x in rows)
+        return Vision(states, attention, keys, (queries, last), self.project)
+
+
+class Dims(Frozen):
+    """Sizes of one LLaMA-type decoder layer: D, F, H, G and E of `FLOPS_FORMULA`."""
+
+    hidden: PositiveInt
+    intermediate: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
 
 
 def take(values: Tensor, index: Tensor) -> Tensor:

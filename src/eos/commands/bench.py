@@ -1,80 +1,102 @@
-"""Run `eos bench`: build, measure, show, save."""
+"""`eos bench`: build a random model, measure, show, save."""
 
-import json
 import sys
-from itertools import product
+from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Annotated
 
-import torch
-from rich.console import Console
-from rich.progress import Progress
+import typer
 
-from eos.errors import ConfigError
-from eos.evaluation.latency import measure, runs
-from eos.models.random_llava import Size, random_llava, visual_tokens
-from eos.report.latency import show_latency
-from eos.runs.files import write_atomically
-from eos.space.plan import Plan
+from eos.commands.options import (
+    AsJson,
+    AttentionChoice,
+    BatchSize,
+    Device,
+    DtypeChoice,
+    Plans,
+    Quiet,
+    Seed,
+    Size,
+)
+from eos.commands.progress import progress_bar
+
+if TYPE_CHECKING:
+    from eos.evaluation.latency import LatencyReport
+    from eos.models import backbone as models
 
 WIDTH = 130  # of a table that goes to a file
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+PRESETS = "fastv sparsevlm-v2 sparsevlm-v1-original pyramiddrop tome pool visionzip divprune"
+DEFAULT = [f"{name}@192,128,64,16" for name in PRESETS.split()]
 
 
-def bench_and_show(
-    *,
-    size: str,
-    presets: list[str],
-    budgets: str,
-    files: list[Path],
-    text_tokens: int,
-    repeats: int,
-    decode_tokens: int,
-    batch: int,
-    dtype: str,
-    attention: str,
-    out: Path | None,
-    as_json: bool,
+def bench(
+    size: Annotated[Size, typer.Option(help="Random LLaVA to build.")] = Size.small,
+    plans: Plans = None,
+    text: Annotated[int, typer.Option(help="Text tokens of the prompt.")] = 64,
+    repeats: Annotated[int, typer.Option(help="Rounds; their median is reported.")] = 7,
+    decode: Annotated[int, typer.Option(help="Tokens decoded in each round.")] = 4,
+    out: Annotated[Path | None, typer.Option(help="Write latency.json into this folder.")] = None,
+    device: Device = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: BatchSize = 1,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run `eos bench`: build a random model, measure presets and files on it, show and save."""
-    if dtype not in DTYPES:
-        raise ConfigError(f"expected --dtype {', '.join(DTYPES)}; found {dtype!r}")
-    counts = _numbers(budgets)
-    backbone = random_llava(cast(Size, size), dtype=DTYPES[dtype], attn_implementation=attention)
-    plans = {path.stem: Plan.load(path) for path in files}
-    for name, budget in product(presets, counts):
-        plans[f"{name} {budget}"] = Plan.preset(
-            name,
-            budget=budget,
-            visual_tokens=visual_tokens(backbone),
-            num_layers=backbone.num_layers,
-            dims=backbone.dims,
-            text_tokens=text_tokens,
-        )
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("measuring", total=runs(plans, repeats))
-        report = measure(
-            backbone,
-            plans,
-            text_tokens=text_tokens,
-            repeats=repeats,
-            decode_tokens=decode_tokens,
-            batch=batch,
-            model=f"random LLaVA ({size})",
-            tick=lambda: progress.advance(task),
-        )
-    text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    """Time prefill and decoding, full against reduced, beside the bound that plain layers set.
+
+    Without --plan, eight presets at 192, 128, 64 and 16 tokens; without --dtype, float32.
+    """
+    from eos.models.devices import default_device
+    from eos.models.random_llava import random_llava
+    from eos.report.latency import show_latency
+
+    backbone = random_llava(
+        size.value,
+        dtype=dtype.value if dtype else "float32",
+        attn_implementation=attention.value if attention else "sdpa",
+        device=device or default_device(),
+        seed=seed,
+    )
+    lengths = {"text_tokens": text, "decode_tokens": decode, "batch": batch_size}
+    report = bench_watched(
+        backbone,
+        plans or DEFAULT,
+        lengths,
+        repeats=repeats,
+        model=f"random LLaVA ({size.value})",
+        quiet=quiet,
+    )
     if out is not None:
-        write_atomically(out / "latency.json", text)
+        report.save(out / "latency.json")
         print(f"saved {out / 'latency.json'}", file=sys.stderr)
     if as_json:
-        print(text, end="")
+        print(report.to_json(), end="")
     else:
         show_latency(report, width=None if sys.stdout.isatty() else WIDTH)
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",") if part]
-    except ValueError:
-        raise ConfigError(f"expected numbers with commas between, found {text!r}") from None
+def bench_watched(
+    backbone: "models.Backbone",
+    specs: list[str],
+    lengths: dict[str, int],
+    *,
+    repeats: int,
+    model: str,
+    quiet: bool,
+) -> "LatencyReport":
+    """Measure with a progress bar; ``lengths`` are text_tokens, decode_tokens and batch."""
+    from eos.evaluation.latency import measure, runs
+    from eos.evaluation.specs import named_plans
+    from eos.models.random_llava import visual_tokens
+
+    sizes = {"visual_tokens": visual_tokens(backbone), "text_tokens": lengths["text_tokens"]}
+    plans = named_plans(specs, backbone, **sizes)
+    total, done = runs(plans, repeats), count(1)
+    with progress_bar("measurements", quiet=quiet) as update:
+
+        def tick() -> None:
+            update(next(done), total)
+
+        return measure(backbone, plans, repeats=repeats, model=model, tick=tick, **lengths)

@@ -1,54 +1,71 @@
-"""Run `eos eval`: evaluate, show, save."""
+"""`eos eval`: evaluate, show, save."""
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
+import typer
+
+from eos.commands.options import (
+    AsJson,
+    AttentionChoice,
+    Backbone,
+    BatchSize,
+    Device,
+    DtypeChoice,
+    Out,
+    Plans,
+    Quiet,
+    Seed,
+    load_chosen,
 )
-
+from eos.commands.progress import progress_bar
 from eos.errors import EosError
-from eos.evaluation.evaluate import evaluate
-from eos.evaluation.results import Results
-from eos.report.evaluation import markdown, show_evaluation
-from eos.runs.files import write_atomically
+
+if TYPE_CHECKING:
+    from eos.evaluation.results import Results
+    from eos.models import backbone as models
 
 WIDTH = 150  # of tables that go to a file
 
 
-def evaluate_and_show(
-    *,
-    backbone: str,
-    plans: list[str],
-    task: str,
-    split: str,
-    limit: int,
-    seed: int,
-    out: Path,
-    batch_size: int,
-    blank: bool,
-    document: Path | None,
-    as_json: bool,
+def evaluate(
+    out: Out,
+    backbone: Backbone = "miniature",
+    plans: Plans = None,
+    tasks: Annotated[
+        str, typer.Option(help="A task, or some of its families: mini:presence,counting.")
+    ] = "mini",
+    split: Annotated[str, typer.Option(help="Which set of questions.")] = "test",
+    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 100,
+    blank: Annotated[
+        bool, typer.Option("--blank", help="Show grey images: accuracy without seeing.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the tables to this file as Markdown.")
+    ] = None,
+    device: Device = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: BatchSize = 16,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Evaluate with a progress bar; print tables or JSON; write Markdown to ``document``."""
+    """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
+    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
+    questions = {"task": tasks, "split": split, "limit": limit, "seed": seed, "blank": blank}
     results = evaluate_watched(
-        backbone,
-        plans,
-        out=out,
-        task=task,
-        split=split,
-        limit=limit,
-        seed=seed,
-        batch_size=batch_size,
-        blank=blank,
+        loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
     )
+    show_results(results, out, document=markdown, as_json=as_json)
+
+
+def show_results(results: "Results", out: Path, *, document: Path | None, as_json: bool) -> None:
+    """Print tables or JSON; write Markdown to ``document``."""
+    from eos.report.evaluation import markdown, show_evaluation
+    from eos.runs.files import write_atomically
+
     print(f"saved {out / 'results.json'}", file=sys.stderr)
     if document is not None:
         write_atomically(document, markdown(results))
@@ -59,28 +76,23 @@ def evaluate_and_show(
         show_evaluation(results, width=None if sys.stdout.isatty() else WIDTH)
 
 
-def evaluate_watched(backbone: str, plans: list[str], *, out: Path, **settings: Any) -> Results:
-    """Evaluate with a progress bar; Ctrl-C says what is kept and how to go on."""
-    columns = (
-        TextColumn("answers"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
+def evaluate_watched(
+    backbone: "models.Backbone", plans: list[str], *, out: Path, quiet: bool, **settings: Any
+) -> "Results":
+    """Evaluate with a progress bar; Ctrl-C stops with a note on what is kept and how to resume."""
+    from eos.evaluation.evaluate import evaluate
+
     done = [0, 0]
     try:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            bar = progress.add_task("answers", total=None)
+        with progress_bar("answers", quiet=quiet) as update:
 
             def watch(count: int, total: int) -> None:
                 done[:] = count, total
-                progress.update(bar, completed=count, total=total)
+                update(count, total)
 
             return evaluate(backbone, plans, out=out, watch=watch, **settings)
     except KeyboardInterrupt:
         raise EosError(
-            f"stopped; {done[0]} of {done[1]} answers are kept in {out}. The same command goes on "
-            "from there"
+            f"stopped; {done[0]} of {done[1]} answers are kept in {out}. Rerun the same command to "
+            "resume"
         ) from None

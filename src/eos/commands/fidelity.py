@@ -1,77 +1,118 @@
-"""Run `eos fidelity`: measure, show, save as JSON and Markdown."""
+"""`eos fidelity`: measure, show, save as JSON and Markdown."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import typer
 
-from eos.data.batches import Reader
-from eos.data.settings import WorldData
-from eos.data.sources import open_source
+from eos.commands.options import (
+    AsJson,
+    AttentionChoice,
+    Backbone,
+    BatchSize,
+    Device,
+    DtypeChoice,
+    Out,
+    Quiet,
+    Seed,
+    load_chosen,
+)
+from eos.commands.progress import progress_bar
 from eos.errors import ConfigError
-from eos.evaluation.fidelity import SLOPE_METHODS, measure_fidelity
-from eos.evaluation.slopes import Slopes
-from eos.models.backbone import load_backbone
-from eos.models.processor import fingerprint, load_processor, locate, model_name
-from eos.report.fidelity import markdown
-from eos.runs.files import write_atomically
-from eos.runs.identity import check_same
-from eos.runs.journal import Journal
+
+if TYPE_CHECKING:
+    from eos.evaluation.fidelity import Fidelity
+    from eos.evaluation.slopes import Slopes
+    from eos.models import backbone as models
+    from eos.runs.journal import Journal
 
 
-def fidelity_and_show(
-    *,
-    backbone: str,
-    samples: int,
-    batch: int,
-    fractions: str,
-    seed: int,
-    out: Path,
-    as_json: bool,
+def fidelity(
+    out: Out,
+    backbone: Backbone = "miniature",
+    samples: Annotated[int, typer.Option(help="Questions of the world to measure on.")] = 240,
+    fractions: Annotated[
+        str, typer.Option(help="Kept of the visual tokens, with commas between.")
+    ] = "0.5,0.2,0.05",
+    device: Device = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: BatchSize = 8,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure on the world's validation questions with a progress bar; print and write.
+    """Compare the gradients of a search with what removing tokens really does, layer by layer."""
+    from eos.report.fidelity import markdown
+    from eos.runs.files import write_atomically
 
-    What is measured is noted at once: the same command goes on where it was ended.
-    """
-    wanted = _fractions(fractions)
-    loaded = load_backbone(locate(backbone))
-    source = open_source(WorldData(split="validation", seed=seed))
-    reader = Reader(source, load_processor(backbone), "last")
-    asked = reader.first(samples, at_once=batch)
-    about = {"weights": fingerprint(loaded.model), "methods": list(SLOPE_METHODS), "batch": batch}
-    about |= {"fractions": wanted, "seed": seed}
-    journal = Journal(out / "slopes.jsonl")
-    known = read_slopes(journal, about)[: samples // batch]
-    columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=samples, completed=sum(x.samples for x in known))
-
-        def watch(slopes: Slopes) -> None:
-            if slopes.samples == batch:  # a shorter one is the last, and with more samples another
-                journal.add(slopes.model_dump_json())
-                journal.flush()
-            progress.advance(bar, slopes.samples)
-
-        found = measure_fidelity(
-            loaded,
-            reader=reader,
-            batch=asked,
-            name=model_name(backbone),
-            fractions=wanted,
-            known=known,
-            watch=watch,
-        )
+    kept = _fractions(fractions)
+    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
+    found = fidelity_watched(
+        loaded, kept, samples=samples, batch=batch_size, seed=seed, out=out, quiet=quiet
+    )
     found.save(out / "fidelity.json")
     write_atomically(out / "fidelity.md", markdown(found))
     print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
     print(found.to_json() if as_json else markdown(found), end="")
 
 
-def read_slopes(journal: Journal, about: dict[str, Any]) -> list[Slopes]:
+def fidelity_watched(
+    backbone: "models.Backbone",
+    fractions: list[float],
+    *,
+    samples: int,
+    batch: int,
+    seed: int,
+    out: Path,
+    quiet: bool,
+) -> "Fidelity":
+    """Measure on the world's validation questions with a progress bar.
+
+    Every measurement is written at once: rerun to resume.
+    """
+    from eos.data.batches import Reader
+    from eos.data.settings import WorldData
+    from eos.data.sources import open_source
+    from eos.evaluation.fidelity import SLOPE_METHODS, measure_fidelity
+    from eos.models.processor import fingerprint, load_processor, model_name
+    from eos.runs.journal import Journal
+
+    model = backbone.model
+    source = open_source(WorldData(split="validation", seed=seed))
+    reader = Reader(source, load_processor(model), "last")
+    about = {"weights": fingerprint(model), "methods": list(SLOPE_METHODS), "batch": batch}
+    about |= {"fractions": fractions, "seed": seed}
+    journal = Journal(out / "slopes.jsonl")
+    known = read_slopes(journal, about)[: samples // batch]
+    done = [sum(slopes.samples for slopes in known)]
+    with progress_bar("questions", quiet=quiet) as update:
+
+        def watch(slopes: "Slopes") -> None:
+            if slopes.samples == batch:  # a shorter one is the last, and with more samples another
+                journal.add(slopes.model_dump_json())
+                journal.flush()
+            done[0] += slopes.samples
+            update(done[0], samples)
+
+        return measure_fidelity(
+            backbone,
+            reader=reader,
+            batch=reader.first(samples, at_once=batch),
+            name=model_name(model),
+            fractions=fractions,
+            known=known,
+            watch=watch,
+        )
+
+
+def read_slopes(journal: "Journal", about: dict[str, Any]) -> "list[Slopes]":
     """Read what was measured before in the same way; begin the file if there is none."""
+    from eos.evaluation.slopes import Slopes
+    from eos.runs.identity import check_same
+
     journal.cut()
     entries = list(journal.entries())
     if not entries:

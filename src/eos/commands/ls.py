@@ -1,25 +1,26 @@
-"""Run `eos ls`: list everything that has a name."""
+"""`eos ls`: list everything that has a name."""
 
+import json
 from collections.abc import Callable
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from eos.errors import ConfigError
-from eos.evaluation.tasks import TASKS
-from eos.methods.registry import METHODS, SCORERS
-from eos.models.families import FAMILIES
+from eos.commands.options import AsJson, Listing
 
 
-def catalogue(what: str) -> dict[str, dict[str, str]]:
-    """Describe everything that has a name, a line each."""
-    if what not in ("all", *LISTS):
-        raise ConfigError(f"expected one of {', '.join(LISTS)}; found {what!r}")
-    return {name: entries() for name, entries in LISTS.items() if what in ("all", name)}
-
-
-def show_catalogue(found: dict[str, dict[str, str]]) -> None:
-    """Print a table for each kind of thing."""
+def list_things(
+    what: Annotated[Listing, typer.Argument(help="Which names.")] = Listing.all,
+    as_json: AsJson = False,
+) -> None:
+    """List what there is to name: backbones, scorers, presets, tasks, configs."""
+    chosen = LISTS if what is Listing.all else {what.value: LISTS[what.value]}
+    found = {name: entries() for name, entries in chosen.items()}
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
     for title, entries in found.items():
         table = Table(title=title, title_justify="left", show_header=False)
         for name, description in entries.items():
@@ -28,10 +29,14 @@ def show_catalogue(found: dict[str, dict[str, str]]) -> None:
 
 
 def _backbones() -> dict[str, str]:
+    from eos.models.families import FAMILIES
+
     return {name: f"decoder: {family.decoder}" for name, family in FAMILIES.items()}
 
 
 def _scorers() -> dict[str, str]:
+    from eos.methods.registry import SCORERS
+
     return {
         name: f"{(scorer.score.__doc__ or '').splitlines()[0]} Query rows: {scorer.rows}."
         for name, scorer in SCORERS.items()
@@ -39,18 +44,22 @@ def _scorers() -> dict[str, str]:
 
 
 def _presets() -> dict[str, str]:
+    from eos.methods.registry import METHODS
+
     found = [(method.paper, preset) for method in METHODS.values() for preset in method.presets]
     return {preset.name: f"{preset.what} [{paper}]" for paper, preset in found}
 
 
 def _tasks() -> dict[str, str]:
+    from eos.evaluation.tasks import TASKS
+
     return {
         name: f"{task.what} Families: {', '.join(task.families)}." for name, task in TASKS.items()
     }
 
 
 def _configs() -> dict[str, str]:
-    from eos.searching.files import configs, purpose  # imports transformers, which takes seconds
+    from eos.searching.files import configs, purpose
 
     return {name: purpose(path) for name, path in configs().items()}
 

@@ -1,54 +1,42 @@
-"""Run `eos plan`: find or make a plan."""
+"""`eos plan`: find or make a plan, print what it does and costs."""
 
+import sys
 from pathlib import Path
-from typing import cast
+from typing import Annotated
 
-from eos.commands.validate import read_schema
+import typer
+
+from eos.commands.options import AsJson, Kind
 from eos.errors import ConfigError
-from eos.space.plan import BudgetKind, Plan
-from eos.space.searched import load_plan_of_run, load_searched, searched
-from eos.space.theta import Theta
-
-KINDS = ("final", "mean", "published")
 
 
-def find_plan(
-    source: str, *, budget: int | None, kind: str, layers: int, tokens: int, text: int
-) -> Plan:
-    """Make a plan of a preset's name, a plan or Θ file, or the folder of a run."""
-    if kind not in KINDS:
-        raise ConfigError(f"expected --kind {', '.join(KINDS)}; found {kind!r}")
-    path, counted = Path(source), cast(BudgetKind, kind)
-    if path.is_dir():
-        return load_plan_of_run(path, budget, kind=counted)
-    if not path.suffix and not path.exists():
-        source, budget = _with_budget(source, budget)
-        if budget is not None and source in searched():
-            return load_searched(source, budget)
-        if budget is None:
-            raise ConfigError(f"expected --budget for the preset {source!r}; found none")
-        return Plan.preset(
-            source,
-            budget=budget,
-            kind=counted,
-            visual_tokens=tokens,
-            num_layers=layers,
-            text_tokens=text,
-        )
-    if read_schema(path) == "eos.theta/1":
-        return Plan.from_theta(Theta.load(path), budget=budget, kind=counted)
-    plan = Plan.load(path)
-    return plan if budget is None else plan.rescaled(budget, kind=counted)
+def plan(
+    source: Annotated[
+        str,
+        typer.Argument(help="fastv@64, eos-miniature@64, a plan.json, or a run's folder."),
+    ],
+    budget: Annotated[
+        int | None, typer.Option(help="Visual tokens; without it, the source's own.")
+    ] = None,
+    kind: Annotated[Kind, typer.Option(help="What the budget counts.")] = Kind.final,
+    layers: Annotated[int, typer.Option(help="Depth of the decoder.")] = 32,
+    tokens: Annotated[int, typer.Option(help="Visual tokens an image has.")] = 576,
+    text: Annotated[int, typer.Option(help="Text tokens that costs assume.")] = 64,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a plan and print it with what it costs: final and mean tokens, FLOPs, KV cache."""
+    from eos.space.specs import Target, read_spec
 
-
-def _with_budget(source: str, budget: int | None) -> tuple[str, int | None]:
-    """Read ``fastv@64`` as a name and a budget; --budget may say it instead, not too."""
-    name, at, number = source.rpartition("@")
-    if not at:
-        return source, budget
-    if budget is not None or not number.isdigit():
+    target = Target(visual_tokens=tokens, num_layers=layers, text_tokens=text)
+    found = dict(read_spec(source, target, budget=budget, kind=kind.value))
+    if len(found) > 1 and (as_json or out is not None):
         raise ConfigError(
-            f"expected one budget, as in fastv@64 or fastv --budget 64; found {source!r} and "
-            f"--budget {budget}"
+            f"expected one plan with --json or --out; found {', '.join(found)}. Name one budget"
         )
-    return name, int(number)
+    for name, made in found.items():
+        if out is not None:
+            made.save(out)
+            print(f"saved {out}", file=sys.stderr)
+        title = f"{name}\n" if len(found) > 1 else ""
+        print(made.to_json() if as_json else f"{title}{made}", end="" if as_json else "\n")

@@ -1,59 +1,88 @@
-"""Run `eos profile`: measure, show the curves as a table, draw them."""
+"""`eos profile`: measure, show the curves as a table, draw them."""
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from eos.commands.options import (
+    Arguments,
+    AsJson,
+    AttentionChoice,
+    ConfigSeed,
+    DeviceMap,
+    DtypeChoice,
+    MicroBatch,
+    Out,
+    Quiet,
+    changes_of,
+    split_arguments,
+)
+from eos.commands.progress import progress_bar
 from eos.commands.search import load_placed
 from eos.errors import ConfigError
-from eos.report.profile import draw_profile, show_profile
-from eos.searching.files import read_config
-from eos.searching.opening import pick_sources
-from eos.searching.planner import find_profile, open_search
-from eos.searching.processes import Processes
-from eos.searching.profile import Profile
+
+if TYPE_CHECKING:
+    from eos.models.backbone import Backbone
+    from eos.searching.profile import Profile
+    from eos.searching.settings import SearchConfig
 
 WIDTH = 100  # of tables that go to a file
 
 
-def profile_and_show(arguments: list[str], *, out: Path, as_json: bool) -> None:
-    """Measure the profile of a configuration's backbone with a progress bar; print and draw it."""
-    named = [x for x in arguments[:1] if "=" not in x]
-    config = read_config(named[0] if named else None, arguments[len(named) :])
+def profile(
+    arguments: Arguments = None,
+    out: Out = Path("runs/profile"),
+    device: DeviceMap = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: MicroBatch = None,
+    seed: ConfigSeed = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what dropping tokens costs at every layer, by every scorer, down to every count.
+
+    Later searches start from it: eos search explore.profile=runs/profile/profile.json
+    """
+    from eos.report.profile import draw_profile, show_profile
+    from eos.searching.files import read_config
+    from eos.searching.processes import Processes
+
+    source, changes = split_arguments(arguments)
+    changes += changes_of(device=device, batch_size=batch_size, seed=seed)
+    config = read_config(source, changes)
     if config.method != "eos":
         raise ConfigError(
             f"expected method 'eos', whose searches start from profiles; found {config.method!r}"
         )
     processes = Processes()
     try:
-        profile = _measured(config, processes, out)
+        backbone = load_placed(config, processes, dtype=dtype, attention=attention)
+        found = profile_watched(backbone, config, out, quiet=quiet or not processes.main)
     finally:
         processes.leave()
     if not processes.main:
         return
     if as_json:
-        print(profile.to_json(), end="")
+        print(found.to_json(), end="")
     else:
-        show_profile(profile, width=None if sys.stdout.isatty() else WIDTH)
-    files = [out / "profile.json", *draw_profile(profile, out / "profile.png")]
+        show_profile(found, width=None if sys.stdout.isatty() else WIDTH)
+    files = [out / "profile.json", *draw_profile(found, out / "profile.png")]
     print(f"saved {', '.join(map(str, files))}", file=sys.stderr)
 
 
-def _measured(config: Any, processes: Processes, out: Path) -> Profile:
-    backbone = load_placed(config, processes)
+def profile_watched(
+    backbone: "Backbone", config: "SearchConfig", out: Path, *, quiet: bool
+) -> "Profile":
+    """Measure the profile of a configuration's backbone with a progress bar."""
+    from eos.searching.opening import pick_sources
+    from eos.searching.planner import find_profile, open_search
+
     sources = pick_sources(config.data, None, config)
-    columns = (TextColumn("profile"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    hidden = not processes.main
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=hidden
-    ) as progress:
-        bar = progress.add_task("", total=None)
+    with progress_bar("profile", quiet=quiet) as update:
 
         def watch(stage: str, done: int, total: int) -> None:
-            progress.update(bar, completed=done, total=total)
+            update(done, total)
 
         search = open_search(backbone, sources, config, processor=None, folder=out, watch=watch)
         return find_profile(search)

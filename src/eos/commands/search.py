@@ -1,42 +1,64 @@
-"""Run `eos search`: load, search with a progress bar, show what was found."""
+"""`eos search`: load, search with a progress bar, show what was found."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
+from eos.commands.options import (
+    Arguments,
+    AsJson,
+    Attention,
+    AttentionChoice,
+    ConfigSeed,
+    DeviceMap,
+    Dtype,
+    DtypeChoice,
+    MicroBatch,
+    Out,
+    Quiet,
+    changes_of,
+    split_arguments,
 )
-
+from eos.commands.progress import progress_bar
 from eos.errors import ConfigError, EosError
-from eos.models.backbone import Backbone, load_backbone
-from eos.models.processor import load_processor, locate
-from eos.report.search import show_search
-from eos.searching.files import read_config
-from eos.searching.processes import Processes
-from eos.searching.result import SearchResult
-from eos.searching.run import Status
-from eos.searching.search import search
-from eos.searching.settings import SearchConfig
+
+if TYPE_CHECKING:
+    from eos.models.backbone import Backbone
+    from eos.searching.processes import Processes
+    from eos.searching.result import SearchResult
+    from eos.searching.run import Status
+    from eos.searching.settings import SearchConfig
 
 WIDTH = 120  # of tables that go to a file
 
 
-def search_and_show(
-    *, source: str | None, changes: list[str], out: Path, as_json: bool, quiet: bool = False
+def search(
+    arguments: Arguments = None,
+    out: Out = Path("runs/search"),
+    device: DeviceMap = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: MicroBatch = None,
+    seed: ConfigSeed = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Search as a configuration says; print the regimes, the plan and its gap, or JSON."""
-    config = read_config(source, changes)
-    processes = Processes()
+    """Search where, how much and how to reduce; ends with a plan.json.
+
+    Several processes: accelerate launch --multi_gpu -m eos search ...
+    """
+    from eos.report.search import show_search
+    from eos.searching.files import read_config
+    from eos.searching.processes import Processes
+
+    source, changes = split_arguments(arguments)
+    changes += changes_of(device=device, batch_size=batch_size, seed=seed)
+    config, processes = read_config(source, changes), Processes()
     try:
-        found = search_watched(config, out, processes, quiet=quiet)
+        found = search_watched(
+            config, out, processes, dtype=dtype, attention=attention, quiet=quiet
+        )
     finally:
         processes.leave()
     if not processes.main:
@@ -47,8 +69,8 @@ def search_and_show(
         show_search(found, out, width=None if sys.stdout.isatty() else WIDTH)
 
 
-def as_data(found: SearchResult, out: Path) -> dict[str, Any]:
-    """Say the same for machines."""
+def as_data(found: "SearchResult", out: Path) -> dict[str, Any]:
+    """Give the answer as plain JSON data."""
     return {
         "out": str(out),
         "start": found.start,
@@ -59,64 +81,64 @@ def as_data(found: SearchResult, out: Path) -> dict[str, Any]:
 
 
 def search_watched(
-    config: SearchConfig, out: Path, processes: Processes, *, quiet: bool = False
-) -> SearchResult:
-    """Search with a progress bar; a second Ctrl-C, which waits for nothing, says how to go on."""
+    config: "SearchConfig",
+    out: Path,
+    processes: "Processes",
+    *,
+    dtype: Dtype | None = None,
+    attention: Attention | None = None,
+    quiet: bool = False,
+) -> "SearchResult":
+    """Search with a progress bar; a second Ctrl-C stops at once, with a note on how to resume."""
+    from eos.models.processor import load_processor
+    from eos.searching.search import search as run_search
+
     try:
-        return _searched(config, out, processes, quiet=quiet)
+        backbone = load_placed(config, processes, dtype=dtype, attention=attention)
+        processor = load_processor(config.backbone)
+        with progress_bar("search", quiet=quiet or not processes.main) as update:
+
+            def watch(status: "Status") -> None:
+                update(status.done, status.total, label=status.start, note=describe_status(status))
+
+            return run_search(
+                backbone, config.data, config, processor=processor, out=out, watch=watch
+            )
     except KeyboardInterrupt:
         raise EosError(
-            f"stopped at once; {out} holds the last checkpoint. The same command goes on from there"
+            f"stopped at once; {out} holds the last checkpoint. Rerun the same command to resume"
         ) from None
 
 
-def load_placed(config: SearchConfig, processes: Processes) -> Backbone:
-    """Load the backbone where it belongs: where all of it fits first, if it will be sharded."""
-    source = locate(config.backbone)
-    if not processes.sharding:
-        return load_backbone(source, device_map=config.device_map or str(processes.device))
-    if config.device_map:
+def load_placed(
+    config: "SearchConfig",
+    processes: "Processes",
+    *,
+    dtype: Dtype | None = None,
+    attention: Attention | None = None,
+) -> "Backbone":
+    """Load the backbone of a configuration on its device; on the CPU if it will be sharded."""
+    from eos.models.backbone import load_backbone
+
+    precision = dtype and dtype.value
+    if processes.sharding and config.device_map:
         raise ConfigError(
             f"expected no device_map with --use_fsdp, which spreads the backbone over processes; "
             f"found {config.device_map!r}"
         )
-    dtype: Literal["auto"] | None = None if processes.device.type == "cpu" else "auto"
-    return load_backbone(source, dtype=dtype, device_map="cpu")
-
-
-def _searched(
-    config: SearchConfig, out: Path, processes: Processes, *, quiet: bool
-) -> SearchResult:
-    backbone = load_placed(config, processes)
-    processor = load_processor(config.backbone)
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.fields[init]}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
+    if processes.sharding and processes.device.type != "cpu":
+        precision = precision or "auto"
+    place = "cpu" if processes.sharding else config.device_map or str(processes.device)
+    return load_backbone(
+        config.backbone,
+        dtype=precision,
+        device_map=place,
+        attn_implementation=attention and attention.value,
     )
-    hidden = quiet or not processes.main
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        bar = progress.add_task("", total=None, init="search")
-
-        def watch(status: Status) -> None:
-            progress.update(
-                bar,
-                completed=status.done,
-                total=status.total,
-                description=describe_status(status),
-                init=status.start,
-            )
-
-        return search(backbone, config.data, config, processor=processor, out=out, watch=watch)
 
 
-def describe_status(status: Status) -> str:
-    """Say in a line where a search is."""
+def describe_status(status: "Status") -> str:
+    """Describe the present step in a line."""
     if status.loss is None:
         return ""
     layers = ",".join(map(str, status.layers)) or "none"

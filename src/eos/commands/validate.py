@@ -1,51 +1,60 @@
-"""Run `eos validate`: check a file against the schema it names."""
+"""`eos validate`: check a file against the schema it names."""
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from eos.config import Artifact
+import typer
+
+from eos.commands.options import AsJson
 from eos.errors import ConfigError
-from eos.evaluation.fidelity import Fidelity
-from eos.evaluation.results import Results
-from eos.evaluation.settings import Settings
-from eos.methods.registry import PRESETS
-from eos.searching.files import read_config
-from eos.searching.profile import Profile
-from eos.searching.settings import SearchConfig
-from eos.space.plan import Plan
-from eos.space.theta import ThetaFile
 
-SCHEMAS: dict[str, type[Artifact]] = {
-    "eos.plan/1": Plan,
-    "eos.theta/1": ThetaFile,
-    "eos.evaluation/1": Settings,
-    "eos.results/1": Results,
-    "eos.search/1": SearchConfig,
-    "eos.fidelity/1": Fidelity,
-    "eos.profile/1": Profile,
-}
+if TYPE_CHECKING:
+    from eos.config import Artifact
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(help="A plan.json, theta.json, results.json …")],
+    as_json: AsJson = False,
+) -> None:
+    """Check a file and name everything that is wrong with it."""
+    schema = validate_file(file)
+    found = json.dumps({"file": str(file), "schema": schema, "valid": True})
+    print(found if as_json else f"{file}: {schema}, valid")
+
+
+def schemas() -> "dict[str, type[Artifact]]":
+    """List the schemas of all files that are read or written."""
+    from eos.evaluation.fidelity import Fidelity
+    from eos.evaluation.latency import LatencyReport
+    from eos.evaluation.results import Results
+    from eos.evaluation.settings import Settings
+    from eos.searching.profile import Profile
+    from eos.searching.settings import SearchConfig
+    from eos.space.plan import Plan
+    from eos.space.theta import ThetaFile
+
+    return {
+        "eos.plan/1": Plan,
+        "eos.theta/1": ThetaFile,
+        "eos.evaluation/1": Settings,
+        "eos.results/1": Results,
+        "eos.search/1": SearchConfig,
+        "eos.fidelity/1": Fidelity,
+        "eos.profile/1": Profile,
+        "eos.latency/1": LatencyReport,
+    }
 
 
 def validate_file(path: Path) -> str:
     """Check a file against the schema it claims; return that schema."""
+    from eos.config import read_schema
+    from eos.searching.files import read_config
+
     if path.suffix in (".yaml", ".yml"):  # what people write by hand: a search
         return read_config(path).schema_
-    schema = read_schema(path)
-    if schema not in SCHEMAS:
-        raise ConfigError(f"{path}: expected a schema of {', '.join(SCHEMAS)}; found {schema!r}")
-    SCHEMAS[schema].load(path)
+    schema, known = read_schema(path), schemas()
+    if schema not in known:
+        raise ConfigError(f"{path}: expected a schema of {', '.join(known)}; found {schema!r}")
+    known[schema].load(path)
     return schema
-
-
-def read_schema(path: Path) -> str:
-    """Read which schema a JSON file names; "none" if it names none."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as failure:
-        raise ConfigError(
-            f"cannot read {path}: {failure.strerror}; expected a file, or a preset of "
-            f"{', '.join(PRESETS)}"
-        ) from None
-    except ValueError as failure:
-        raise ConfigError(f"{path} is not JSON: {failure}") from None
-    return str(data.get("schema")) if isinstance(data, dict) else "none"

@@ -1,23 +1,24 @@
 """Latency: what plans save in time, against what they could save at best.
 
 Prefill and decoding are timed separately, for the full model and every plan, in one process, all
-in turn and each round in another order; what counts is the median. Beside each plan runs its
-*bound*: the untouched layers at exactly the plan's lengths, without any code of ours. Counted FLOPs
-do not tell that much: on a CPU plain layers on a few tokens do not reach their ratio themselves.
+in turn and each round in another order; medians are reported. Beside each plan runs its *bound*:
+the untouched layers at exactly the plan's lengths, without any code of ours. The ratio of counted
+FLOPs is no bound: on a CPU, plain layers on a few tokens do not reach it either.
 """
 
 import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from functools import partial
 from operator import truediv
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from eos.config import Artifact, Frozen
 from eos.engine.reduced import Reduction, reads_vision, reduced
 from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
@@ -26,21 +27,19 @@ from eos.evaluation.stopwatch import Stopwatch, now
 from eos.models.backbone import Backbone
 from eos.models.hooks import hooked
 from eos.models.random_llava import (
+    encoded_prompt,
     held_bytes,
     plain_prefill,
     random_prompt,
-    seen_prompt,
     visual_tokens,
 )
 from eos.space.cost import FLOPS_FORMULA, flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
 from eos.space.plan import Plan
 
 Task: TypeAlias = Callable[[], dict[str, float]]
-SCHEMA = "eos.latency/1"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Frozen):
     """The full model or one plan: what it costs by count, and what was measured.
 
     Attributes:
@@ -56,7 +55,8 @@ class Row:
         speedup: the full model's prefill over this one.
         over_bound: this prefill over its bound, the median of the rounds' own ratios.
         kv_bytes: what the cache holds after prefill, and
-        kv_bytes_expected: what the plan predicts.
+        kv_bytes_expected: what the plan predicts;
+        kv_exact: whether they are equal.
         samples: everything that was timed, by what it is, in the order of the rounds.
     """
 
@@ -73,18 +73,14 @@ class Row:
     over_bound: float
     kv_bytes: int
     kv_bytes_expected: int
+    kv_exact: bool
     samples: dict[str, list[float]]
 
-    @property
-    def kv_exact(self) -> bool:
-        """Whether the cache is as large as predicted, to the byte."""
-        return self.kv_bytes == self.kv_bytes_expected
 
+class LatencyReport(Artifact):
+    """All rows, the full model first, and the conditions of the measurement: ``latency.json``."""
 
-@dataclass(frozen=True)
-class LatencyReport:
-    """All rows, the full model first, and under which conditions they were measured."""
-
+    schema_: Literal["eos.latency/1"] = Field(default="eos.latency/1", alias="schema")
     model: str
     num_layers: int
     dtype: str
@@ -96,12 +92,8 @@ class LatencyReport:
     batch: int
     repeats: int
     decode_tokens: int
+    flops_formula: str = FLOPS_FORMULA
     rows: tuple[Row, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON data."""
-        rows = [{**asdict(row), "kv_exact": row.kv_exact} for row in self.rows]
-        return {"schema": SCHEMA, **asdict(self), "flops_formula": FLOPS_FORMULA, "rows": rows}
 
 
 def runs(plans: Mapping[str, Plan], repeats: int) -> int:
@@ -148,7 +140,7 @@ def measure(
     full_ms = median(samples[FULL]["prefill_ms"])
     counted = partial(_counted, backbone=backbone, text=text_tokens, batch=batch)
     rows = tuple(
-        Row(name=name, **counted(schedule), **_measured(samples[name], full_ms))
+        _row(name, counted(schedule), _measured(samples[name], full_ms))
         for name, schedule in schedules.items()
     )
     return LatencyReport(
@@ -229,9 +221,14 @@ class _Bench:
             return {"overhead": stopwatch.seconds / (now() - start)}
 
     def _prompt(self, plan: Plan | None) -> dict[str, Any]:
-        """Let the vision tower look before the clock starts, if the plan will ask it."""
-        looks = plan is not None and reads_vision(plan)
-        return seen_prompt(self.backbone, self.prompt) if looks else self.prompt
+        """Run the vision tower before the clock starts, if a scorer of the plan reads it."""
+        reads = plan is not None and reads_vision(plan)
+        return encoded_prompt(self.backbone, self.prompt) if reads else self.prompt
+
+
+def _row(name: str, counted: dict[str, Any], measured: dict[str, Any]) -> Row:
+    exact = measured["kv_bytes"] == counted["kv_bytes_expected"]
+    return Row(name=name, kv_exact=exact, **counted, **measured)
 
 
 def _counted(schedule: list[int], *, backbone: Backbone, text: int, batch: int) -> dict[str, Any]:

@@ -1,28 +1,36 @@
-"""Specs: plans as a person names them, such as ``fastv@192,64``, ``plan.json`` or ``a=plan.json``.
-
-A preset is made for the model at hand; a file must be.
-"""
+"""Specs: named plans that fit the model they will run on."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from eos.errors import ConfigError, PlanError, numbered
+from eos.errors import PlanError, numbered
 from eos.evaluation.settings import FULL
-from eos.methods.registry import PRESETS
 from eos.models.backbone import Backbone
 from eos.models.processor import text_length
 from eos.space.plan import Plan
-from eos.space.searched import load_searched, searched
+from eos.space.specs import Target, read_spec
 
 
 def named_plans(
-    plans: Mapping[str, Plan] | Iterable[str], backbone: Backbone, *, visual_tokens: int
+    plans: Mapping[str, Plan] | Iterable[str],
+    backbone: Backbone,
+    *,
+    visual_tokens: int,
+    text_tokens: int | None = None,
 ) -> dict[str, Plan]:
-    """Make plans for a model, by the names they have in tables, costs at the model's own sizes."""
+    """Give plans of a model by the names they have in tables, costs at the model's own sizes.
+
+    Args:
+        plans: by name, or as specs (`eos.space.specs`).
+        backbone: the model.
+        visual_tokens: of its prompts.
+        text_tokens: that costs assume; if None, a short question.
+    """
+    text = text_length(backbone.model) if text_tokens is None else text_tokens
+    target = Target(visual_tokens, backbone.num_layers, backbone.dims, text)
     if isinstance(plans, Mapping):
         found = list(plans.items())
     else:
-        found = [pair for spec in plans for pair in _read(spec, backbone, visual_tokens)]
+        found = [pair for spec in plans for pair in read_spec(spec, target)]
     names = [name for name, _ in found]
     problems = [
         f"expected plans of different names; found {name!r} twice. NAME=FILE gives a plan a name"
@@ -32,7 +40,7 @@ def named_plans(
     problems += misfits(found, visual_tokens=visual_tokens, num_layers=backbone.num_layers)
     if problems:
         raise PlanError(numbered(problems))
-    sizes = {"dims": backbone.dims, "text_tokens": text_length(backbone.model)}
+    sizes = {"dims": target.dims, "text_tokens": text}
     return {name: plan.model_copy(update=sizes) for name, plan in found}
 
 
@@ -48,42 +56,3 @@ def misfits(plans: Iterable[tuple[str, Plan]], *, visual_tokens: int, num_layers
                 f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
             )
     return problems
-
-
-def _read(spec: str, backbone: Backbone, tokens: int) -> list[tuple[str, Plan]]:
-    preset, _, budgets = spec.rpartition("@")
-    if preset and not Path(spec).exists() and "=" not in spec:
-        return [
-            (f"{preset}@{budget}", _preset(preset, budget, backbone, tokens))
-            for budget in _numbers(budgets, spec)
-        ]
-    name, _, file = spec.rpartition("=")
-    path = Path(file)
-    if not path.exists() and file in PRESETS:
-        raise ConfigError(f"expected a budget with a preset, as in {file}@64; found {spec!r}")
-    path = path / "plan.json" if path.is_dir() else path
-    if not name:
-        name = path.resolve().parent.name if path.stem == "plan" else path.stem
-    return [(name, Plan.load(path))]
-
-
-def _preset(name: str, budget: int, backbone: Backbone, tokens: int) -> Plan:
-    if name in searched():
-        return load_searched(name, budget)
-    return Plan.preset(
-        name,
-        budget=budget,
-        visual_tokens=tokens,
-        num_layers=backbone.num_layers,
-        dims=backbone.dims,
-        text_tokens=text_length(backbone.model),
-    )
-
-
-def _numbers(text: str, spec: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(
-            f"expected a preset and budgets, as in fastv@64 or fastv@192,64; found {spec!r}"
-        ) from None

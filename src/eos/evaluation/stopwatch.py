@@ -52,6 +52,6 @@ class TimedHooks:
 
 def now() -> float:
     """Read the clock when all work queued on the device is done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
     return perf_counter()

@@ -1,10 +1,10 @@
-"""Attention: let every decoder layer weigh its keys, and tell us the keys it made.
+"""Attention: per-key weights in the attention of decoder layers, and a record of their keys.
 
-A weight k_j multiplies what key j counts for in every softmax: log k_j is added to its logits. It
-travels as one more feature of the heads, q' = [q, 1] and k' = [k, log k_j / scaling], through the
-model's own attention function: no mask that takes gradients, so the fused kernels stay on and no
-map is held. Weights are 1, less for tokens kept in part, or 0 for tokens that are carried along
-unseen; all with a derivative.
+A weight k_j multiplies the term of key j in every softmax: log k_j is added to its logits. It is
+passed as one more feature of the heads, q' = [q, 1] and k' = [k, log k_j / scaling], through the
+model's own attention function: no mask has gradients, so that fused kernels can be used and no
+attention map is stored. Weights are 1, less for tokens kept in part, or 0 for tokens that are in
+the sequence only for their derivative; all are differentiable.
 """
 
 import copy
@@ -26,9 +26,9 @@ from eos.errors import BackboneError
 from eos.models.backbone import Backbone, KeyTap
 
 PREFIX = "eos_"  # of the names under which our attention is registered
-KEYWORD = "eos_keys"  # kwarg that carries `Keys` to a layer's attention
+KEYWORD = "eos_keys"  # kwarg carrying `Keys`, per-key weights, to a layer's attention
 UNSEEN = 32.0  # a logit lowered by about this much adds e^-32: nothing, in float32 and bfloat16
-ALIGNMENT = 8  # fused kernels on accelerators want head sizes that are multiples of it
+ALIGNMENT = 8  # fused kernels on accelerators need head sizes that are multiples of it
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ def weighted_attention(
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend as the model does, to keys ``[B, G, T, E]`` of given weights."""
-    told: Keys = options.pop(KEYWORD, Keys())
+    keys: Keys = options.pop(KEYWORD, Keys())
     attend = _own(module)
-    if told.tap is not None:
-        told.tap.note(key)
-    if told.weights is None:
+    if keys.tap is not None:
+        keys.tap.note(key)
+    if keys.weights is None:
         return attend(module, query, key, value, attention_mask, scaling=scaling, **options)
     if options.get("softcap") is not None:
         raise BackboneError(
@@ -132,11 +132,11 @@ def weighted_attention(
         )
     width = key.shape[-1]
     more = 1 if key.device.type == "cpu" else ALIGNMENT - width % ALIGNMENT
-    feature = key_feature(told.weights, scaling).to(key)[:, None, :, None]
+    feature = key_feature(keys.weights, scaling).to(key)[:, None, :, None]
     query = torch.cat([query, query.new_ones(*query.shape[:-1], 1)], dim=-1)
     key = torch.cat([key, feature.expand(*key.shape[:-1], 1)], dim=-1)
     query, key = (nn.functional.pad(x, (0, more - 1)) if more > 1 else x for x in (query, key))
-    value = nn.functional.pad(value, (0, more))  # fused kernels want one size for all three
+    value = nn.functional.pad(value, (0, more))  # fused kernels need one size for all three
     out, maps = attend(module, query, key, value, attention_mask, scaling=scaling, **options)
     return out[..., :width], maps
 

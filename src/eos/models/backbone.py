@@ -6,20 +6,18 @@ a layer's own attention, so that no layer returns its attention map or runs twic
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 import transformers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
 
-from eos.errors import BackboneError
-from eos.models.devices import device_of
-from eos.models.families import FAMILIES, Family
+from eos.errors import BackboneError, ConfigError
+from eos.models.devices import default_device, device_of
+from eos.models.families import family_of
 from eos.models.processor import locate
 from eos.models.sharding import gathered
-from eos.space.cost import Dims
-from eos.tokens import take
+from eos.tokens import Dims, take
 
 
 @dataclass
@@ -71,7 +69,7 @@ class Backbone:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.family = _family(model.config.model_type)
+        self.family = family_of(model.config)
         self.multimodal: nn.Module = model.model
         self.decoder: nn.Module = getattr(self.multimodal, self.family.decoder)
         self.layers: nn.ModuleList = self.decoder.layers
@@ -97,7 +95,7 @@ class Backbone:
         )
 
     def mask_source(self, layer: int) -> int:
-        """Say by which layer's cache transformers sizes a layer's mask: the first of its type."""
+        """Find the layer whose cache determines a layer's mask size: the first of its type."""
         types = getattr(self.decoder.config, "layer_types", None)
         return 0 if types is None else types.index(types[layer])
 
@@ -112,7 +110,7 @@ class Backbone:
         return count
 
     def window(self, layer: int) -> int | None:
-        """How many tokens back a layer sees, itself included; None if all."""
+        """Length of a layer's sliding window, the token itself included; None without one."""
         window: int | None = getattr(self.layers[layer].self_attn, "sliding_window", None)
         return window
 
@@ -130,10 +128,8 @@ class Backbone:
 
     def rotary(self, states: Tensor, position_ids: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Make cos and sin for other positions than the model would."""
-        if self.decoder.config.model_type == "gemma3_text":
-            kind = self.decoder.config.layer_types[layer]
-            return self.decoder.rotary_emb(states, position_ids, kind)
-        return self.decoder.rotary_emb(states, position_ids)
+        types = (self.decoder.config.layer_types[layer],) if self.family.rotary_by_type else ()
+        return self.decoder.rotary_emb(states, position_ids, *types)
 
     def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
@@ -163,9 +159,9 @@ class Backbone:
         Each key gets what it would have by itself beside the others as they are weighed.
         """
         queries, keys = self.queries(call, rows), self.keys(call)
-        batch, heads, asked, width = queries.shape
+        batch, heads, count, width = queries.shape
         grouped = queries.reshape(batch, keys.shape[1], -1, width)
-        logits = (grouped @ keys.mT).reshape(batch, heads, asked, -1).float().to(rows.device)
+        logits = (grouped @ keys.mT).reshape(batch, heads, count, -1).float().to(rows.device)
         logits = logits * self.layers[call.index].self_attn.scaling
         allowed = _allowed(call.mask, rows, call.states.shape[1])
         logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
@@ -194,14 +190,27 @@ class Backbone:
 def load_backbone(
     source: str | Path | PreTrainedModel | Backbone,
     *,
-    dtype: torch.dtype | Literal["auto"] | None = None,
+    dtype: torch.dtype | str | None = None,
+    device: str | torch.device | None = None,
     device_map: str | None = None,
     attn_implementation: str | None = None,
 ) -> Backbone:
-    """Load and freeze a model: "miniature", a hub id, a local folder, or a model in memory.
+    """Load and freeze a model.
 
-    On a CPU the default dtype is float32; elsewhere the checkpoint's own.
+    Args:
+        source: "miniature", a hub id or a local folder; a model in memory stays as and where it is.
+        dtype: of the weights, or its name; "auto" is the checkpoint's own. If None, float32 on a
+            CPU, else "auto".
+        device: where the model is put; if None, the accelerator that torch sees, else the CPU.
+        device_map: how transformers spreads the model over devices, such as "auto"; instead of
+            ``device``.
+        attn_implementation: as of transformers.
     """
+    if device is not None and device_map is not None:
+        raise ConfigError(
+            f"expected a device or a device_map; found both, {str(device)!r} and {device_map!r}. "
+            "Leave one out"
+        )
     if isinstance(source, Backbone):
         return source
     if isinstance(source, PreTrainedModel):
@@ -213,24 +222,16 @@ def load_backbone(
         raise BackboneError(
             f"expected a model id or a folder with a config.json, found {str(source)!r}: {failure}"
         ) from None
-    _family(config.model_type)
-    on_cpu = device_map == "cpu" or not torch.cuda.is_available()
-    options = {"attn_implementation": attn_implementation, "device_map": device_map}
+    family_of(config)
+    place = device_map or str(device or default_device())
+    on_cpu = "cpu" in (place, default_device().type)
     model = AutoModelForImageTextToText.from_pretrained(
         source,
         dtype=dtype or (torch.float32 if on_cpu else "auto"),
-        **{name: value for name, value in options.items() if value is not None},
+        device_map=place,
+        attn_implementation=attn_implementation,
     )
     return Backbone(model)
-
-
-def _family(model_type: str) -> Family:
-    if model_type not in FAMILIES:
-        raise BackboneError(
-            f"expected a model of type {', '.join(FAMILIES)}; found {model_type!r}. "
-            "CONTRIBUTING.md says how to add a family"
-        )
-    return FAMILIES[model_type]
 
 
 def _heads(attention: nn.Module, name: str, normed: Tensor) -> Tensor:

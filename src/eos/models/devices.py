@@ -11,6 +11,12 @@ from torch import Tensor, nn
 from eos.models.sharding import whole
 
 
+def default_device() -> torch.device:
+    """Give the accelerator that torch sees, else the CPU."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found or torch.device("cpu")
+
+
 def device_of(module: nn.Module) -> torch.device:
     """Say where a module's inputs belong: where its first weight is when it computes."""
     owner, weight = next(

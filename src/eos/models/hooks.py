@@ -1,7 +1,7 @@
 """Hooks: callbacks that may replace the inputs of decoder layers, for one `with` block.
 
-Forward pre-hooks only, removed in `finally`, nothing left on any module. This file
-knows the keywords of transformers' layers and nothing of reduction.
+Forward pre-hooks only, removed in `finally`, nothing left on any module. The keywords of
+transformers' layers are used in this file only.
 """
 
 import threading

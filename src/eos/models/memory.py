@@ -45,7 +45,7 @@ class Memory:
             return made
         if self._layers[index].shape != states.shape:
             raise BackboneError(
-                f"expected nothing reduced before layer {index}, which answers from memory with "
+                f"expected nothing reduced before layer {index}, whose stored output has shape "
                 f"{list(self._layers[index].shape)}; found inputs of {list(states.shape)}"
             )
         return self._layers[index]

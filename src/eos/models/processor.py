@@ -1,6 +1,6 @@
-"""Processor: where a named model lies, what it is recognised by, and how one talks with it.
+"""Processor: models by name, their fingerprints, and text in and out of them.
 
-Knows chat templates, padding and decoding; nothing of tasks, plans or reduction.
+Chat templates, padding and decoding are here; tasks, plans and reduction are not.
 """
 
 import hashlib
@@ -16,15 +16,16 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from eos.errors import BackboneError
 from eos.models.devices import device_of, named_weights
+from eos.models.families import family_of
 
 MINIATURE = "miniature"
 Processor: TypeAlias = ProcessorMixin  # others name it without importing transformers
 TEXT, MINIATURE_TEXT = 64, 16  # tokens of a question, templates included
-SAMPLES = 256  # values of each tensor that a model is recognised by
+SAMPLES = 256  # values of each tensor in a fingerprint
 
 
 def locate(source: str | Path) -> str | Path:
-    """Say where a model lies: the packaged folder of the miniature, anything else as it is."""
+    """Resolve "miniature" to its packaged folder; anything else stays as it is."""
     if source != MINIATURE:
         return source
     folder = Path(str(files("eos"))) / MINIATURE / "weights"
@@ -49,7 +50,7 @@ def model_name(source: str | Path | PreTrainedModel) -> str:
 
 @torch.no_grad()
 def fingerprint(model: PreTrainedModel) -> str:
-    """Recognise a model by a sample of its weights: a name says little, a folder can change."""
+    """Hash a sample of the weights: a name or folder does not identify a model, its weights do."""
     digest = hashlib.sha256()
     for name, tensor in named_weights(model):
         flat = tensor.flatten()
@@ -60,7 +61,7 @@ def fingerprint(model: PreTrainedModel) -> str:
 
 
 def text_length(source: str | Path | PreTrainedModel) -> int:
-    """Say which text length costs of a model assume: a short question with its template."""
+    """Give the text length that costs of a model assume: a short question with its template."""
     return MINIATURE_TEXT if model_name(source) == MINIATURE else TEXT
 
 
@@ -69,7 +70,7 @@ def load_processor(source: str | Path | PreTrainedModel) -> Processor:
     origin = source.name_or_path if isinstance(source, PreTrainedModel) else locate(source)
     if not origin:
         raise BackboneError(
-            "expected a model that was loaded from a name or a folder, where its processor lies "
+            "expected a model that was loaded from a name or a folder, which has its processor "
             "too; found one made in memory. Pass its processor as well"
         )
     try:
@@ -119,11 +120,11 @@ def place_batch(
 
 @torch.no_grad()
 def look_once(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Replace a LLaVA's pixels by what its tower sees in them, for several generations.
+    """Replace pixels by the vision tower's features of them, for several generations.
 
-    Other families keep their pixels: their features depend on more than the image.
+    Families whose features depend on more than the pixels keep them.
     """
-    if model.config.model_type != "llava":
+    if not family_of(model.config).encode_once:
         return inputs
     rest = {name: value for name, value in inputs.items() if name != "pixel_values"}
     seen = model.get_image_features(pixel_values=inputs["pixel_values"], return_dict=True)

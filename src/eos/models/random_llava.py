@@ -1,14 +1,13 @@
 """Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
 
-What such a model says means nothing; how long it takes does not depend on what it says. The vision
-tower is a stub, since it is not measured: prompts carry visual features instead of pixels.
+Its outputs are noise; time and memory do not depend on them. The vision tower is a stub, since it
+is not measured: prompts have visual features instead of pixels.
 """
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import psutil
 import torch
 from torch import Tensor
 from transformers import (
@@ -59,8 +58,9 @@ SIZES: dict[str, _Sizes] = {
 def random_llava(
     size: Size,
     *,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | str = torch.float32,
     attn_implementation: str = "sdpa",
+    device: torch.device | str = "cpu",
     num_layers: int | None = None,
     seed: int = 0,
 ) -> Backbone:
@@ -82,19 +82,18 @@ def random_llava(
             parameter.data.normal_(std=SPREAD, generator=generator)
         else:
             parameter.data.fill_(0.0 if name.endswith("bias") else 1.0)
-    return Backbone(model)
+    return Backbone(model.to(device))
 
 
 def visual_tokens(backbone: Backbone) -> int:
     """Count the visual tokens of one image."""
-    if backbone.model.config.model_type != "llava":
+    family, config = backbone.family, backbone.model.config
+    if family.tokens_per_image is None or not family.encode_once:
         raise BackboneError(
-            "expected a model of type llava, whose images all have the same number of tokens; "
-            f"found {backbone.model.config.model_type!r}"
+            "expected a model of type llava, whose images all have the same number of tokens, and "
+            f"features that can replace their pixels; found {config.model_type!r}"
         )
-    vision = backbone.model.config.vision_config
-    count: int = (vision.image_size // vision.patch_size) ** 2
-    return count
+    return family.tokens_per_image(config)
 
 
 def random_prompt(
@@ -118,8 +117,8 @@ def random_prompt(
     return {"input_ids": ids.to(features.device), "mm_encoder_outputs": {"image": encoded}}
 
 
-def seen_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
-    """Let the vision tower encode random pixels for a prompt, as `generate` would beforehand."""
+def encoded_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
+    """Encode random pixels for a prompt by the vision tower, as `generate` does beforehand."""
     side = backbone.model.config.vision_config.image_size
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.randn(len(prompt["input_ids"]), 3, side, side, generator=generator)
@@ -129,7 +128,7 @@ def seen_prompt(backbone: Backbone, prompt: dict[str, Any], *, seed: int = 0) ->
 
 
 def held_bytes(cache: Cache) -> int:
-    """Weigh a cache by the memory behind its tensors, not by what they show of it."""
+    """Count the bytes of the storage behind a cache's tensors, which may be views of it."""
     held = ((layer.keys, layer.values) for layer in cache.layers)
     return sum(x.untyped_storage().nbytes() for pair in held for x in pair)
 
@@ -155,16 +154,9 @@ def plain_prefill(backbone: Backbone, states: Tensor, *, lengths: Sequence[int])
     return backbone.model.lm_head(backbone.decoder.norm(states[:, -1:]))
 
 
-def available_memory() -> int | None:
-    """Read how many bytes can still be allocated; None where the system does not say."""
-    statistics = Path("/proc/meminfo")
-    if statistics.exists():
-        for line in statistics.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+def available_memory() -> int:
+    """Read how many bytes of main memory can still be allocated."""
+    return psutil.virtual_memory().available
 
 
 def _config(sizes: _Sizes, num_layers: int | None) -> Any:
@@ -189,7 +181,7 @@ def _config(sizes: _Sizes, num_layers: int | None) -> Any:
     )
 
 
-def _empty(config: Any, dtype: torch.dtype, attn_implementation: str) -> PreTrainedModel:
+def _empty(config: Any, dtype: torch.dtype | str, attn_implementation: str) -> PreTrainedModel:
     """Allocate a model without touching its weights: untouched pages cost nothing."""
     with no_init_weights():
         return AutoModelForImageTextToText.from_config(
@@ -200,7 +192,7 @@ def _empty(config: Any, dtype: torch.dtype, attn_implementation: str) -> PreTrai
 def _check_memory(model: PreTrainedModel, size: str) -> None:
     needed = int(HEADROOM * sum(parameter.nbytes for parameter in model.parameters()))
     available = available_memory()
-    if available is not None and needed > available:
+    if needed > available:
         raise ConfigError(
             f"expected {needed / 2**30:.1f} GiB of free memory for size {size} in "
             f"{str(model.dtype).removeprefix('torch.')}; found {available / 2**30:.1f} GiB. Choose "

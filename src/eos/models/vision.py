@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from eos.errors import BackboneError
 from eos.models.backbone import Backbone
-from eos.operator.scorers import Vision
+from eos.tokens import Vision
 
 
 @dataclass
@@ -23,18 +23,18 @@ class VisionTap:
     inputs: dict[int, Tensor] = field(default_factory=dict)
 
     def layers(self) -> nn.ModuleList:
-        """The tower's layers; a sentence if the tower is not of the kind we can read."""
-        tower = getattr(self.backbone.multimodal, "vision_tower", None)
-        kind = getattr(getattr(tower, "config", None), "model_type", "none")
-        reads = getattr(self.backbone.model.config, "vision_feature_layer", None)
-        model = self.backbone.model.config.model_type
-        if (model, kind, reads) != ("llava", "clip_vision_model", -2):
+        """The tower's layers; an error if the tower has no class token that we can read."""
+        config = self.backbone.model.config
+        if not self.backbone.family.has_class_attention(config):
+            tower = getattr(config, "vision_config", None)
+            reads = getattr(config, "vision_feature_layer", None)
             raise BackboneError(
                 "expected a LLaVA model whose projector reads layer -2 of a CLIP tower, which has "
-                f"a class token; found {model} with {kind} and layer {reads}. Use a scorer that "
-                "does not ask the vision tower"
+                f"a class token; found {config.model_type} with "
+                f"{getattr(tower, 'model_type', 'none')} and layer {reads}. Use a scorer that does "
+                "not read the vision tower"
             )
-        layers: nn.ModuleList = tower.encoder.layers
+        layers: nn.ModuleList = self.backbone.multimodal.vision_tower.encoder.layers
         return layers
 
     def attach(self) -> list[Any]:
@@ -56,7 +56,7 @@ class VisionTap:
         """Compute the evidence from the recorded inputs, one row for each image."""
         if not self.inputs:
             raise BackboneError(
-                "expected pixel_values, which the vision tower looks at; found image features only"
+                "expected pixel_values, which the vision tower encodes; found image features only"
             )
         layers, before, after = self.layers(), self.inputs[-2], self.inputs[-1]
         attention = layers[-2].self_attn

@@ -14,9 +14,9 @@ from torch import Tensor
 from eos.errors import ConfigError
 from eos.operator.operate import Norm, Omega
 from eos.operator.reducer import reduce_tokens
-from eos.operator.scorers import Evidence, Need, Vision
+from eos.operator.scorers import Evidence, Need
 from eos.operator.select import select
-from eos.tokens import Tokens
+from eos.tokens import Tokens, Vision
 
 
 @dataclass(frozen=True)

@@ -14,37 +14,10 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.tokens import take
+from eos.tokens import Vision, take
 
 Rows: TypeAlias = Literal["raters", "last", "text", "none"]
 Need: TypeAlias = Literal["gravity", "keys", "text", "vision"]
-
-
-@dataclass(frozen=True)
-class Vision:
-    """The vision tower's view of one image a sample, class token first, before the projector.
-
-    Attributes:
-        states: output of the layer that the projector reads, ``[B, 1 + N, C]``.
-        cls_attention: the class token's attention in that layer, ``[B, H, 1 + N]``.
-        keys: of that layer, averaged over heads, ``[B, 1 + N, E]``.
-        last: queries and keys of the tower's last layer, heads concatenated, ``[B, 1 + N, C]``.
-        project: the projector, from C to the decoder's width.
-    """
-
-    states: Tensor
-    cls_attention: Tensor
-    keys: Tensor
-    last: tuple[Tensor, Tensor]
-    project: Callable[[Tensor], Tensor]
-
-    def repeated(self, times: int) -> "Vision":
-        """Repeat every image, as beam search repeats its prompts."""
-        if times == 1:
-            return self
-        rows = (self.states, self.cls_attention, self.keys, *self.last)
-        states, attention, keys, queries, last = (x.repeat_interleave(times, dim=0) for x in rows)
-        return Vision(states, attention, keys, (queries, last), self.project)
 
 
 @dataclass(frozen=True)

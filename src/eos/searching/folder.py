@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from eos.errors import ConfigError
@@ -103,10 +103,9 @@ def load_state(folder: Path, state: State) -> bool:
     path = folder / CHECKPOINT
     if not path.exists():
         return False
-    data = path.read_bytes()
     try:
-        tensors, note = load(data), _note(data)
-    except (SafetensorError, ValueError, KeyError) as failure:
+        tensors, note = read_checkpoint(path)
+    except (SafetensorError, ValueError, KeyError, TypeError) as failure:
         raise ConfigError(f"{path}: expected a checkpoint of a search, found: {failure}") from None
     check_same(folder, note["facts"], state.facts, what="search")
     state.done, state.tried, state.skipped = note["done"], note["tried"], note["skipped"]
@@ -122,8 +121,8 @@ def load_state(folder: Path, state: State) -> bool:
     return True
 
 
-def _note(data: bytes) -> dict[str, Any]:
-    """Read the metadata: a header whose length the first eight bytes say."""
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    note: dict[str, Any] = json.loads(header["__metadata__"]["eos"])
-    return note
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read the tensors of a checkpoint, and the counts, losses and facts in its metadata."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, json.loads(file.metadata()["eos"])

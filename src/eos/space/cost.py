@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import exp, floor, log, prod
 from typing import Any, TypeAlias
 
-from pydantic import PositiveInt
 from torch import Tensor, cat
 
-from eos.config import Frozen
 from eos.errors import ConfigError
+from eos.tokens import Dims as Dims  # also imported from here
 
 Schedule: TypeAlias = Sequence[int] | Tensor
 
@@ -23,16 +22,6 @@ TEXT_TOKENS = 64  # a short question with its template: the text length that rat
 FLOPS_FORMULA = "prefill, 2 FLOPs a multiply-add: Σ_l 2n(2D·HE + 2D·GE + 3D·F) + 4n²·HE"
 _HALVINGS = 30  # of an interval in which a scale is found
 _ROUNDING = 1e-4  # a count this close below an integer is that integer: float32 error, not a token
-
-
-class Dims(Frozen):
-    """Sizes of one LLaMA-type decoder layer: D, F, H, G and E of `FLOPS_FORMULA`."""
-
-    hidden: PositiveInt
-    intermediate: PositiveInt
-    heads: PositiveInt
-    kv_heads: PositiveInt
-    head_dim: PositiveInt
 
 
 LLAMA_7B = Dims(hidden=4096, intermediate=11008, heads=32, kv_heads=32, head_dim=128)

@@ -172,10 +172,8 @@ def tiny_inputs(
     longest = max(map(len, rows))
     ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
     inputs = {"input_ids": ids, "attention_mask": (ids != 0).long(), **(vision if images else {})}
-    if kind == "gemma3":
-        inputs["token_type_ids"] = (ids == IMAGE).long()
-    if kind.startswith("qwen"):
-        inputs["mm_token_type_ids"] = (ids == IMAGE).int()
+    if backbone.family.token_types is not None:
+        inputs[backbone.family.token_types] = (ids == IMAGE).long()
     return inputs
 
 

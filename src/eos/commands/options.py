@@ -1,0 +1,134 @@
+"""Options: arguments that several verbs take, spelled and explained once; choices as enums."""
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from eos.models import backbone as models
+
+
+class Kind(str, Enum):
+    """What a budget counts."""
+
+    final = "final"
+    mean = "mean"
+    published = "published"
+
+
+class Dtype(str, Enum):
+    """Precision of the weights."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class Attention(str, Enum):
+    """Attention implementation of transformers."""
+
+    sdpa = "sdpa"
+    eager = "eager"
+    flash_attention_2 = "flash_attention_2"
+
+
+class Size(str, Enum):
+    """A random LLaVA."""
+
+    tiny = "tiny"
+    small = "small"
+    seven_b = "7b"
+
+
+class Listing(str, Enum):
+    """What `eos ls` lists."""
+
+    all = "all"
+    backbones = "backbones"
+    scorers = "scorers"
+    presets = "presets"
+    tasks = "tasks"
+    configs = "configs"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+Out = Annotated[
+    Path, typer.Option("--out", help="Folder of results; rerun the same command to resume.")
+]
+Backbone = Annotated[
+    str, typer.Option("--backbone", help="'miniature', a folder, or a model's name on the hub.")
+]
+Plans = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plan",
+        help="fastv@64, fastv@192,64, eos-miniature@64, plan.json, NAME=plan.json or a run's "
+        "folder; repeatable.",
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", help="Where the model runs; the accelerator torch sees, else cpu."),
+]
+DtypeChoice = Annotated[
+    Dtype | None,
+    typer.Option("--dtype", help="Of the weights; float32 on cpu, else the checkpoint's own."),
+]
+AttentionChoice = Annotated[
+    Attention | None,
+    typer.Option("--attention", help="Implementation; transformers' default for the model."),
+]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", min=1, help="Samples that go through the model at once.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")]
+
+# of the verbs that read a configuration
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[CONFIG] [KEY=VALUE]...",
+        help="A YAML file, a name of `eos ls configs`, a run's folder, or nothing for the "
+        "miniature's; then values that win over it, such as budget=16 objective.align_weight=0.",
+    ),
+]
+DeviceMap = Annotated[
+    str | None, typer.Option("--device", help="Where the model runs; short for device_map=.")
+]
+MicroBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size", min=1, help="Samples through the model at once; short for micro_batch=."
+    ),
+]
+ConfigSeed = Annotated[int | None, typer.Option("--seed", help="Short for seed=.")]
+
+
+def load_chosen(
+    source: str, *, device: str | None, dtype: Dtype | None, attention: Attention | None
+) -> "models.Backbone":
+    """Load a backbone as the options say."""
+    from eos.models.backbone import load_backbone
+
+    return load_backbone(
+        source,
+        device=device,
+        dtype=dtype and dtype.value,
+        attn_implementation=attention and attention.value,
+    )
+
+
+def split_arguments(arguments: list[str] | None) -> tuple[str | None, list[str]]:
+    """Tell the name of a configuration, if there is one, from values that change it."""
+    given = arguments or []
+    named = given[:1] if given and "=" not in given[0] else []
+    return (named[0] if named else None), given[len(named) :]
+
+
+def changes_of(*, device: str | None, batch_size: int | None, seed: int | None) -> list[str]:
+    """Write options as changes of a configuration."""
+    given = {"device_map": device, "micro_batch": batch_size, "seed": seed}
+    return [f"{key}={value}" for key, value in given.items() if value is not None]

@@ -1,0 +1,83 @@
+"""Specs: how a person names plans, for every command and for `eos.evaluate`.
+
+``fastv@64`` and ``fastv@192,64`` are presets at budgets, made for the model at hand;
+``eos-miniature@64`` is a searched plan that comes with the package. ``plan.json``, ``theta.json``
+and a run's folder are read; ``NAME=plan.json`` says what a plan is called in tables.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from eos.config import read_schema
+from eos.errors import ConfigError
+from eos.methods.registry import PRESETS
+from eos.space.cost import LLAMA_7B, TEXT_TOKENS
+from eos.space.plan import BudgetKind, Plan
+from eos.space.searched import load_plan_of_run, load_searched, searched
+from eos.space.theta import Theta
+from eos.tokens import Dims
+
+
+class Target(NamedTuple):
+    """Sizes of the model that plans are made for."""
+
+    visual_tokens: int = 576
+    num_layers: int = 32
+    dims: Dims = LLAMA_7B
+    text_tokens: int = TEXT_TOKENS
+
+
+def read_spec(
+    spec: str, target: Target, *, budget: int | None = None, kind: BudgetKind = "final"
+) -> list[tuple[str, Plan]]:
+    """Read the plans of one spec, each with its name in tables.
+
+    ``budget`` is that of a preset named without one; the plan of a file is rescaled to it. ``kind``
+    says what budgets count, as in `Plan.preset`.
+    """
+    name, equals, file = spec.rpartition("=")
+    path = Path(file)
+    if equals or path.exists() or path.suffix == ".json":
+        folder = path if path.is_dir() else path.parent
+        main = path.is_dir() or path.stem in ("plan", "theta")
+        own = folder.resolve().name if main else path.stem
+        return [(name or own, _load(path, budget=budget, kind=kind))]
+    name, budgets = _split(spec, budget)
+    return [(f"{name}@{count}", _make(name, count, target, kind=kind)) for count in budgets]
+
+
+def _load(path: Path, *, budget: int | None, kind: BudgetKind) -> Plan:
+    if path.is_dir():
+        return load_plan_of_run(path, budget, kind=kind)
+    if read_schema(path) == "eos.theta/1":
+        return Plan.from_theta(Theta.load(path), budget=budget, kind=kind)
+    plan = Plan.load(path)
+    return plan if budget is None else plan.rescaled(budget, kind=kind)
+
+
+def _make(name: str, budget: int, target: Target, *, kind: BudgetKind) -> Plan:
+    if name in searched():
+        return load_searched(name, budget)
+    return Plan.preset(name, budget=budget, kind=kind, **target._asdict())
+
+
+def _split(spec: str, budget: int | None) -> tuple[str, list[int]]:
+    """Read ``fastv@192,64`` as a name and its budgets; ``budget`` may give one instead."""
+    name, at, counts = spec.partition("@")
+    if name not in PRESETS and name not in searched():
+        raise ConfigError(
+            "expected a plan's file, a run's folder, or a name with a budget, as in fastv@64; "
+            f"found {name!r}, which is none of {', '.join([*searched(), *PRESETS])}"
+        )
+    if at and budget is not None:
+        raise ConfigError(
+            f"expected one budget, as in fastv@64 or fastv --budget 64; found {spec!r} and "
+            f"--budget {budget}"
+        )
+    try:
+        found = [budget] if budget is not None else [int(part) for part in counts.split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"expected a name and its budgets, fastv@192,64, or one as in fastv@64; found {spec!r}"
+        ) from None
+    return name, found
