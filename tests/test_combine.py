@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from eos import ConfigError, Omega
+from eos import ConfigError
 from eos.methods.registry import OPERATORS
 from eos.methods.sparsevlm import recycled, v1_counts
 from eos.methods.tome import bipartite
 from eos.operator.combine import unified
+from eos.operator.operate import Omega
 from eos.operator.scorers import Evidence
 
 

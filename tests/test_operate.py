@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from eos import ConfigError, Omega, unified_operator
+from eos import ConfigError, unified_operator
 from eos.evaluation.verify import draw, operated
-from eos.operator.operate import RANGES
+from eos.operator.operate import RANGES, Omega
 from tests.conftest import golden_cases
 
 INTERIOR = Omega(0.3, 0.22, 0.1, 0.4, 0.5)
@@ -186,7 +186,7 @@ def test_autocast_does_not_reach_inside():
     code = """
 import torch
 from eos.evaluation.verify import draw, operated
-from eos import Omega
+from eos.operator.operate import Omega
 tokens, omega = draw((8, 16, 64), 0), Omega(0.3, 0.22, 0.1, 0.4, 0.5)
 with torch.autocast("cpu", dtype=torch.bfloat16):
     assert (tokens[1] @ tokens[0].T).dtype == torch.bfloat16

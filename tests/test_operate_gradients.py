@@ -5,9 +5,9 @@ from math import inf
 import pytest
 import torch
 
-from eos import Omega
 from eos.evaluation.verify import draw, operated
 from eos.operator import operate
+from eos.operator.operate import Omega
 
 POINTS = {
     "interior": Omega(0.3, 0.22, 0.1, 0.4, 0.5),

@@ -6,8 +6,8 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eos import Omega
 from eos.evaluation.verify import operated
+from eos.operator.operate import Omega
 
 unit = st.floats(0.0, 1.0)
 omegas = st.builds(

@@ -5,8 +5,8 @@ from math import inf
 import pytest
 import torch
 
-from eos import ConfigError, Omega
-from eos.operator.operate import unified_operator
+from eos import ConfigError
+from eos.operator.operate import Omega, unified_operator
 from eos.operator.reducer import reduce_tokens
 from eos.tokens import Tokens, take
 

@@ -6,7 +6,8 @@ from math import inf
 import pytest
 import torch
 
-from eos import ConfigError, Omega, Theta, regime
+from eos import ConfigError, Theta, regime
+from eos.operator.operate import Omega
 from eos.space import cost
 from eos.space.cost import LLAMA_7B
 from eos.space.theta import GROUPS, default_layers

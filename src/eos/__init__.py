@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 from eos.version import __version__
 
 if TYPE_CHECKING:
+    from eos.data.samples import Sample, Source
+    from eos.data.settings import HubData, LlavaData, WorldData
     from eos.engine.reduced import reduced
     from eos.engine.relaxation import Relaxation
     from eos.errors import BackboneError, ConfigError, DataError, EosError, PlanError
     from eos.evaluation.evaluate import evaluate
     from eos.evaluation.results import Results
     from eos.models.backbone import Backbone, load_backbone
-    from eos.operator.operate import Omega, unified_operator
-    from eos.operator.regime import Regime, regime
+    from eos.models.processor import load_processor
+    from eos.operator.operate import unified_operator
+    from eos.operator.regime import regime
     from eos.searching.objective import Objective
     from eos.searching.result import SearchResult
     from eos.searching.search import search
@@ -31,22 +34,26 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EosError",
+    "HubData",
+    "LlavaData",
     "Objective",
-    "Omega",
     "Operator",
     "Original",
     "Plan",
     "PlanError",
-    "Regime",
     "Relaxation",
     "Results",
+    "Sample",
     "SearchConfig",
     "SearchResult",
+    "Source",
     "Step",
     "Theta",
+    "WorldData",
     "__version__",
     "evaluate",
     "load_backbone",
+    "load_processor",
     "reduced",
     "regime",
     "search",
@@ -54,30 +61,33 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(
-        ["BackboneError", "ConfigError", "DataError", "EosError", "PlanError"], "eos.errors"
-    ),
-    "Plan": "eos.space.plan",
-    **dict.fromkeys(["Operator", "Original", "Step"], "eos.space.step"),
-    **dict.fromkeys(["Omega", "unified_operator"], "eos.operator.operate"),
-    **dict.fromkeys(["Regime", "regime"], "eos.operator.regime"),
-    **dict.fromkeys(["Backbone", "load_backbone"], "eos.models.backbone"),
-    "reduced": "eos.engine.reduced",
-    "Relaxation": "eos.engine.relaxation",
-    "Objective": "eos.searching.objective",
-    "SearchConfig": "eos.searching.settings",
-    "search": "eos.searching.search",
-    "SearchResult": "eos.searching.result",
-    "evaluate": "eos.evaluation.evaluate",
-    "Results": "eos.evaluation.results",
-    "Theta": "eos.space.theta",
+    "eos.data.samples": ["Sample", "Source"],
+    "eos.data.settings": ["HubData", "LlavaData", "WorldData"],
+    "eos.engine.reduced": ["reduced"],
+    "eos.engine.relaxation": ["Relaxation"],
+    "eos.errors": ["BackboneError", "ConfigError", "DataError", "EosError", "PlanError"],
+    "eos.evaluation.evaluate": ["evaluate"],
+    "eos.evaluation.results": ["Results"],
+    "eos.models.backbone": ["Backbone", "load_backbone"],
+    "eos.models.processor": ["load_processor"],
+    "eos.operator.operate": ["unified_operator"],
+    "eos.operator.regime": ["regime"],
+    "eos.searching.objective": ["Objective"],
+    "eos.searching.result": ["SearchResult"],
+    "eos.searching.search": ["search"],
+    "eos.searching.settings": ["SearchConfig"],
+    "eos.space.plan": ["Plan"],
+    "eos.space.step": ["Operator", "Original", "Step"],
+    "eos.space.theta": ["Theta"],
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = ["__version__", *_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'eos' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_HOME_OF[name]), name)
     globals()[name] = value
     return value
 

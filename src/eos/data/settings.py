@@ -4,12 +4,12 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, PositiveInt
 
-from eos.config import Frozen
+from eos.config import Checked
 
 WORLD_SIZE = 100_000  # more than a search reads; the world has no end
 
 
-class WorldData(Frozen):
+class WorldData(Checked):
     """Questions of the miniature's world."""
 
     kind: Literal["world"] = "world"
@@ -19,7 +19,7 @@ class WorldData(Frozen):
     size: PositiveInt = WORLD_SIZE
 
 
-class LlavaData(Frozen):
+class LlavaData(Checked):
     """Conversations in LLaVA's JSON, images in a folder."""
 
     kind: Literal["llava"] = "llava"
@@ -27,7 +27,7 @@ class LlavaData(Frozen):
     images: str
 
 
-class HubData(Frozen):
+class HubData(Checked):
     """A dataset of the Hugging Face hub, or a folder that `datasets` saved.
 
     ``conversations`` names a column of LLaVA conversations; without it, a question and an answer

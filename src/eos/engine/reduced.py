@@ -41,10 +41,19 @@ def reduced(
 ) -> Iterator[PreTrainedModel]:
     """Run ``backbone`` under a plan or Θ inside the block; there it is an ordinary model.
 
-    >>> with eos.reduced(backbone, plan) as model:  # doctest: +SKIP
-    ...     model.generate(**inputs)
-    >>> with eos.reduced(backbone, theta) as model:  # doctest: +SKIP
-    ...     model(**inputs, labels=labels).loss.backward()  # reaches every group of Θ
+    >>> import eos
+    >>> from PIL import Image
+    >>> backbone, processor = eos.load_backbone("miniature"), eos.load_processor("miniature")
+    >>> text, image = "<image> how many red circles ?", Image.new("RGB", (96, 96))
+    >>> inputs = processor(images=image, text=text, return_tensors="pt").to(backbone.model.device)
+    >>> plan = eos.Plan.preset("fastv", budget=64, num_layers=backbone.num_layers)
+    >>> with eos.reduced(backbone, plan) as model:
+    ...     answer = model.generate(**inputs, max_new_tokens=2)
+    >>> theta = eos.Theta.start(backbone.num_layers, visual_tokens=576, budget=64)
+    >>> with eos.reduced(backbone, theta) as model:
+    ...     model(**inputs, labels=inputs["input_ids"]).loss.backward()
+    >>> theta.weights["c"].grad.shape
+    torch.Size([12])
 
     Args:
         backbone: the frozen model.

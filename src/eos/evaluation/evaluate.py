@@ -52,8 +52,11 @@ def evaluate(
 ) -> Results:
     """Let the full model and every plan answer the same questions; resume what ``out`` holds.
 
-    >>> results = eos.evaluate("miniature", ["fastv@64"], out="runs/fastv")  # doctest: +SKIP
-    >>> results.row("fastv@64").average.difference.points  # doctest: +SKIP
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as out:
+    ...     found = evaluate("miniature", ["fastv@64"], out=out, task="mini:digit", limit=2)
+    >>> [row.name for row in found.rows]
+    ['full', 'fastv@64']
 
     Args:
         backbone: a name, a folder, or a model that is already loaded.

@@ -197,6 +197,10 @@ def load_backbone(
 ) -> Backbone:
     """Load and freeze a model.
 
+    >>> backbone = load_backbone("miniature")
+    >>> backbone.num_layers, backbone.dims.hidden
+    (12, 128)
+
     Args:
         source: "miniature", a hub id or a local folder; a model in memory stays as and where it is.
         dtype: of the weights, or its name; "auto" is the checkpoint's own. If None, float32 on a

@@ -66,7 +66,11 @@ def text_length(source: str | Path | PreTrainedModel) -> int:
 
 
 def load_processor(source: str | Path | PreTrainedModel) -> Processor:
-    """Load the processor of a model: of a name, a folder, or of where a model came from."""
+    """Load the processor of a model: of a name, a folder, or of where a model came from.
+
+    >>> load_processor("miniature").tokenizer.padding_side
+    'left'
+    """
     origin = source.name_or_path if isinstance(source, PreTrainedModel) else locate(source)
     if not origin:
         raise BackboneError(

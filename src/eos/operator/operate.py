@@ -67,6 +67,12 @@ def unified_operator(
 ) -> Tensor:
     """Fold M reduction candidates into K anchors (Definition 2.1).
 
+    >>> anchors, candidates = torch.eye(2), torch.tensor([[0.5, 0.1]])
+    >>> merge = {"gamma": 1.0, "tau": 0.0, "theta": float("-inf"), "rho": 0.0, "nu": 0.0}
+    >>> unified_operator(anchors, candidates, torch.zeros(1), **merge)
+    tensor([[1.5000, 0.1000],
+            [0.0000, 1.0000]])
+
     Args:
         anchors: kept tokens A, ``[..., K, D]``.
         candidates: the other tokens D, ``[..., M, D]``.

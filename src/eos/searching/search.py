@@ -58,8 +58,12 @@ def search(
 ) -> SearchResult:
     """Search where, how much and how to reduce visual tokens on a frozen backbone.
 
-    >>> found = eos.search(backbone, data, eos.SearchConfig(budget=64))  # doctest: +SKIP
-    >>> found.plan_at(32).save("plan.json")  # doctest: +SKIP
+    >>> import eos
+    >>> backbone, data = eos.load_backbone("miniature"), eos.WorldData(families=("digit",))
+    >>> short = {"method": "random", "passes": 1, "batch": 2, "validation": {"samples": 2}}
+    >>> found = eos.search(backbone, data, eos.SearchConfig(budget=64, **short))
+    >>> found.plan_at(32).expected.final_tokens
+    32
 
     Args:
         backbone: the model.
