@@ -52,3 +52,8 @@ def repeated(sources):
 def test_a_class_has_a_name_of_its_own():
     assert repeated(path.read_text(encoding="utf-8") for path in FILES) <= SHARED
     assert repeated(["class A: ...", "class B: ...", "class A: ..."]) == {"A"}
+
+
+def test_no_file_is_longer_than_the_house_rule():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert max(lengths.values()) <= 300

@@ -1,14 +1,15 @@
-"""One reduction step."""
+"""One reduction step as a pure function of tokens: select, gather, operate."""
 
 from math import inf
 
 import pytest
 import torch
 
-from eos import ConfigError
+from eos.operator.combine import fold, unified
 from eos.operator.operate import Omega, unified_operator
-from eos.operator.reducer import reduce_tokens
-from eos.tokens import Tokens, take
+from eos.operator.scorers import Evidence
+from eos.operator.select import select
+from eos.tokens import take
 
 PRUNE = Omega(0.0, 1.0, -inf, 0.0, 0.0)
 HYBRID = Omega(0.3, 0.22, 0.1, 0.4, 0.5)
@@ -16,49 +17,42 @@ HYBRID = Omega(0.3, 0.22, 0.1, 0.4, 0.5)
 
 def tokens(*batch):
     generator = torch.Generator().manual_seed(0)
-    positions = torch.arange(5, 25).expand(*batch, 20)
-    return Tokens(torch.randn(*batch, 20, 8, generator=generator), positions), torch.rand(
-        *batch, 20, generator=generator
-    )
+    states = torch.randn(*batch, 20, 8, generator=generator)
+    return states, torch.rand(*batch, 20, generator=generator)
 
 
 @pytest.mark.parametrize("batch", [(), (1,), (3,)])
-def test_kept_tokens_keep_their_order_and_positions(batch):
-    given, scores = tokens(*batch)
-    reduced, selected = reduce_tokens(given, scores, keep=6, omega=PRUNE)
-    assert len(reduced) == 6
-    assert torch.equal(reduced.states, take(given.states, selected.kept))
-    assert torch.equal(reduced.positions, selected.kept + 5)
-    assert (reduced.positions.diff(dim=-1) > 0).all()
+def test_pruned_tokens_keep_their_places_and_states(batch):
+    states, scores = tokens(*batch)
+    combined = unified(Evidence(states), scores, keep=6, omega=PRUNE, norm="token")
+    assert combined.states is None  # those at the places, as they were
+    assert torch.equal(combined.places, select(scores, 6).kept)
+    assert (combined.places.diff(dim=-1) > 0).all()
 
 
-def test_what_is_not_kept_reaches_the_operator():
-    given, scores = tokens(2)
-    reduced, selected = reduce_tokens(given, scores, keep=6, omega=HYBRID)
+@pytest.mark.parametrize("batch", [(), (1,), (3,)])
+def test_what_is_not_kept_reaches_the_operator(batch):
+    states, scores = tokens(*batch)
+    combined = unified(Evidence(states), scores, keep=6, omega=HYBRID, norm="token")
+    selected = select(scores, 6)
     expected = unified_operator(
-        take(given.states, selected.kept),
-        take(given.states, selected.dropped),
+        take(states, selected.kept),
+        take(states, selected.dropped),
         scores.gather(-1, selected.dropped),
         **HYBRID._asdict(),
     )
-    assert torch.equal(reduced.states, expected)
+    assert torch.equal(combined.states, expected)
+    assert not torch.equal(combined.states, take(states, selected.kept))
 
 
 def test_keeping_everything_changes_nothing():
-    given, scores = tokens(2)
-    assert reduce_tokens(given, scores, keep=20, omega=HYBRID)[0] is given
+    states, scores = tokens(2)
+    assert fold(states, scores, select(scores, 20), omega=HYBRID) is None
 
 
 def test_pruning_is_independent_of_what_is_pruned():
-    given, scores = tokens(2)
-    reduced, selected = reduce_tokens(given, scores, keep=6, omega=PRUNE)
-    blank = given.states.scatter(-2, selected.dropped.unsqueeze(-1).expand(-1, -1, 8), torch.nan)
-    again, _ = reduce_tokens(Tokens(blank, given.positions), scores, keep=6, omega=PRUNE)
-    assert torch.equal(again.states, reduced.states)
-    merged, _ = reduce_tokens(Tokens(blank, given.positions), scores, keep=6, omega=HYBRID)
-    assert merged.states.isnan().any()
-
-
-def test_positions_must_fit_the_states():
-    with pytest.raises(ConfigError, match=r"states \[20, 8\] and positions \[19\]"):
-        Tokens(torch.zeros(20, 8), torch.arange(19))
+    states, scores = tokens(2)
+    selected = select(scores, 6)
+    blank = states.scatter(-2, selected.dropped.unsqueeze(-1).expand(-1, -1, 8), torch.nan)
+    assert fold(blank, scores, selected, omega=PRUNE) is None
+    assert fold(blank, scores, selected, omega=HYBRID).isnan().any()

@@ -89,7 +89,7 @@ def test_all_mistakes_are_told_at_once_with_suggestions(tmp_path):
         (["relaxation.boundary=round"], "relaxation.boundary: "),
         (
             ["relaxation.boundary=soft", "relaxation.band=4"],
-            "relaxation.boundary: expected no band",
+            "relaxation.band: expected 0 with a soft",
         ),
         (["starts=[prune, prune]"], "starts: expected each once"),
         (["starts=[prune, merge]", "race=1"], "race: expected less than all steps"),

@@ -10,7 +10,8 @@ from eos import ConfigError, Theta, regime
 from eos.operator.operate import Omega
 from eos.space import cost
 from eos.space.cost import LLAMA_7B
-from eos.space.theta import GROUPS, default_layers
+from eos.space.starts import default_layers
+from eos.space.theta import GROUPS
 
 
 def start(**options):

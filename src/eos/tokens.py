@@ -11,33 +11,8 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from eos.config import Frozen
-from eos.errors import ConfigError
 
 IGNORED = -100  # label of positions without a loss, as in transformers
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Visual tokens on their way through the model.
-
-    Attributes:
-        states: hidden states, ``[..., N, D]``.
-        positions: where each token stood in the full sequence, ``[..., N]``, ascending.
-    """
-
-    states: Tensor
-    positions: Tensor
-
-    def __post_init__(self) -> None:
-        if self.states.shape[:-1] != self.positions.shape:
-            raise ConfigError(
-                "expected positions of the shape of states without its last axis; found states "
-                f"{[*self.states.shape]} and positions {[*self.positions.shape]}"
-            )
-
-    def __len__(self) -> int:
-        """Count the tokens of each sample, N."""
-        return self.positions.shape[-1]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from eos.engine.relaxation import Relaxation, Site
 from eos.engine.stages import Stage, places_of
 from eos.engine.steps import scored
 from eos.models.backbone import LayerCall
-from eos.operator.operate import Omega, unified_operator
+from eos.operator.combine import fold
+from eos.operator.operate import Omega
 from eos.operator.select import Selection, keep_probability, keep_weight, select
 from eos.operator.soft import soft_choice
 from eos.space.step import Step
@@ -165,14 +166,11 @@ def operated(
     None if the kept tokens stay as they are. Recomputed in the backward pass: it is cheap, and what
     it would hold on to is not.
     """
-    if not selected.dropped.shape[1] or omega.prunes:
+    if omega.prunes or not selected.dropped.shape[1]:
         return None
-    kept, dropped = (places.gather(1, index) for index in (selected.kept, selected.dropped))
-    rest = scores.gather(1, selected.dropped)
 
-    def run(states: Tensor) -> Tensor:
-        anchors, candidates = take(states, kept), take(states, dropped)
-        return unified_operator(anchors, candidates, rest, **omega._asdict())
+    def run(states: Tensor) -> Tensor | None:
+        return fold(take(states, places), scores, selected, omega=omega)
 
     if not torch.is_grad_enabled():
         return run(states)

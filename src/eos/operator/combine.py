@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.operator.operate import Norm, Omega
-from eos.operator.reducer import reduce_tokens
+from eos.operator.operate import Norm, Omega, unified_operator
 from eos.operator.scorers import Evidence, Need
-from eos.operator.select import select
-from eos.tokens import Tokens, Vision
+from eos.operator.select import Selection, select
+from eos.tokens import Vision, take
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,24 @@ class Combined:
 
 
 def unified(evidence: Evidence, scores: Tensor, *, keep: int, omega: Omega, norm: Norm) -> Combined:
-    """Apply the unified operator (Definition 2.1)."""
-    everything = torch.arange(scores.shape[-1], device=scores.device).expand(scores.shape)
-    tokens = Tokens(evidence.states, everything)
-    if omega.prunes:
-        return Combined(None, select(scores, keep).kept)
-    reduced, _ = reduce_tokens(tokens, scores, keep=keep, omega=omega, norm=norm)
-    return Combined(reduced.states, reduced.positions)
+    """Select, gather, operate: one step of the unified operator (Definition 2.1)."""
+    selected = select(scores, keep)
+    states = fold(evidence.states, scores, selected, omega=omega, norm=norm)
+    return Combined(states, selected.kept)
+
+
+def fold(
+    states: Tensor, scores: Tensor, selected: Selection, *, omega: Omega, norm: Norm = "token"
+) -> Tensor | None:
+    """Fold the dropped of N tokens ``[B, N, D]`` into the kept ones, ``[B, K, D]``.
+
+    None if the kept tokens stay as they are; pruning never reads the others.
+    """
+    if omega.prunes or not selected.dropped.shape[-1]:
+        return None
+    anchors, candidates = take(states, selected.kept), take(states, selected.dropped)
+    importance = scores.gather(-1, selected.dropped)
+    return unified_operator(anchors, candidates, importance, **omega._asdict(), norm=norm)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from eos.engine.reference import Aligned, AlignOn
 from eos.engine.search_pass import PassOutput
 from eos.space import cost
 from eos.space.cost import TEXT_TOKENS, Dims
-from eos.space.theta import Theta, default_layers
+from eos.space.starts import default_layers
+from eos.space.theta import Theta
 from eos.tokens import IGNORED
 
 

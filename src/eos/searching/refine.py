@@ -33,8 +33,9 @@ from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.activations import GROUPS, Group
 from eos.space.plan import Plan
+from eos.space.starts import BORDER
 from eos.space.step import Operator, Step
-from eos.space.theta import BORDER, Theta
+from eos.space.theta import Theta
 
 Values: TypeAlias = dict[Group, list[float | str]]  # by group and site; infinities are words
 DIGITS = 4  # of an operator's values in a plan

@@ -13,7 +13,8 @@ from torch import Tensor
 from eos.searching.settings import SearchConfig
 from eos.space.activations import GROUPS, Group
 from eos.space.deployment import Deployment
-from eos.space.theta import Theta, default_layers
+from eos.space.starts import default_layers
+from eos.space.theta import Theta
 
 
 @dataclass(frozen=True)

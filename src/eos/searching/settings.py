@@ -25,8 +25,8 @@ from eos.space.activations import Group
 from eos.space.cost import K_MIN
 from eos.space.deployment import Deployment
 from eos.space.mixture import components
+from eos.space.starts import Init
 from eos.space.step import DEFAULT_SCORER, INPUT_SCORER
-from eos.space.theta import Init
 
 Method: TypeAlias = Literal["eos", "paper", "random", "tpe"]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, le=1)]

@@ -32,7 +32,7 @@ class Operator(Frozen):
 
     @property
     def omega(self) -> Omega:
-        """The five numbers, for `reduce_tokens`."""
+        """The five numbers, for `unified_operator`."""
         return Omega(self.gamma, self.tau, self.theta, self.rho, self.nu)
 
     @property

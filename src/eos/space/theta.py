@@ -6,7 +6,7 @@ how prior methods, fixed layers or a fixed operator are points and slices of the
 """
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 from pydantic import Field, PositiveInt, model_validator
@@ -20,21 +20,7 @@ from eos.operator.regime import regime
 from eos.space.activations import GROUPS, Group, activate, weight_of
 from eos.space.cost import K_MIN, expected_schedule, retain_schedule
 from eos.space.deployment import Deployment
-
-Init: TypeAlias = Literal["uniform", "prune", "merge"]
-
-BORDER = 0.02  # a value on the border of a sigmoid starts here, where it can still move
-DEFAULT_LAYERS = (2, 6, 15)  # of 32: where SparseVLM reduces and the paper starts
-_OPERATORS: dict[Init, dict[Group, float]] = {
-    "uniform": {"gamma": 0.5, "tau": 0.5, "theta": 0.0, "rho": BORDER, "nu": BORDER},
-    "prune": {"gamma": BORDER, "tau": 0.5, "theta": 0.0, "rho": BORDER, "nu": BORDER},
-    "merge": {"gamma": 1 - BORDER, "tau": 0.05, "theta": -0.96, "rho": BORDER, "nu": BORDER},
-}
-
-
-def default_layers(num_layers: int) -> list[int]:
-    """Place the paper's layers {2, 6, 15} of 32 in a model of another depth, distinct."""
-    return sorted({min(round(layer * num_layers / 32), num_layers - 1) for layer in DEFAULT_LAYERS})
+from eos.space.starts import BORDER, OPERATOR_STARTS, Init, default_layers, shared_budget
 
 
 class Theta(nn.Module):
@@ -86,8 +72,8 @@ class Theta(nn.Module):
         ``uniform`` starts every operator midway (the paper's table), ``prune`` near γ = 0 (its
         prose), ``merge`` near hard merging. One shared c lets the N̄ recursion end at ``budget``.
         """
-        if init not in _OPERATORS:
-            raise ConfigError(f"expected init in {sorted(_OPERATORS)}, found {init!r}")
+        if init not in OPERATOR_STARTS:
+            raise ConfigError(f"expected init in {sorted(OPERATOR_STARTS)}, found {init!r}")
         if not k_min <= budget < visual_tokens:
             raise ConfigError(
                 f"expected a budget from {k_min} to {visual_tokens - 1}, found {budget}"
@@ -102,8 +88,8 @@ class Theta(nn.Module):
         opened = default_layers(num_layers) if layers is None else layers
         theta.set("g", BORDER)
         theta.set("g", 1.0 - BORDER, layers=opened)
-        theta.set("c", _shared_budget(theta.g.detach().double(), budget / visual_tokens))
-        for group, value in _OPERATORS[init].items():
+        theta.set("c", shared_budget(theta.g.detach().double(), budget / visual_tokens))
+        for group, value in OPERATOR_STARTS[init].items():
             theta.set(group, value)
         return theta
 
@@ -229,16 +215,6 @@ class Theta(nn.Module):
             first, last = self.sites[0], self.sites[-1]
             raise ConfigError(f"expected layers from {first} to {last}, found {outside}")
         return torch.tensor([layer - self.sites[0] for layer in chosen], dtype=torch.long)
-
-
-def _shared_budget(gates: Tensor, final_frac: float) -> float:
-    """Solve Π (1 - g_l c) = final_frac for the one c that all layers start from."""
-    low, high = BORDER, 1.0 - BORDER
-    for _ in range(60):
-        middle = (low + high) / 2
-        too_many = (1.0 - gates * middle).prod().item() > final_frac
-        low, high = (middle, high) if too_many else (low, middle)
-    return (low + high) / 2
 
 
 class ThetaFile(Artifact):
