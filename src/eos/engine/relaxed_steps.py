@@ -135,7 +135,7 @@ def carried(
 ) -> tuple[Tensor, Tensor]:
     """Carry the best ``band`` of the tokens that are not kept along, too.
 
-    A token already carried goes on if it would have been kept here, and then before others; else
+    A token already carried stays if it would have been kept here, and then before others; else
     its weight is a product of two zeros, without a derivative.
 
     Args:

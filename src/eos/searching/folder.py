@@ -43,7 +43,7 @@ class State:
 
     Attributes:
         racers: every start.
-        facts: what the run belongs to; a run that goes on must find the same.
+        facts: backbone and data of the run; a resumed run must find the same.
         done: steps done, of all starts together.
         tried: samples looked at, and
         skipped: how many of them could not be used.
@@ -57,13 +57,13 @@ class State:
 
     @property
     def winner(self) -> int:
-        """The place of the start that goes on: the lowest loss, the first of equals."""
+        """Index of the start that continues: the lowest loss, the first of equals."""
         losses = [float("inf") if racer.loss is None else racer.loss for racer in self.racers]
         return losses.index(min(losses))
 
 
 def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], sites: int) -> None:
-    """Write what a run is told; report a folder that cannot be used before the first step."""
+    """Write the settings of a run; report a folder that cannot be used before the first step."""
     path = folder / "config.yaml"
     if path.exists():
         check_same(folder, read_config(path).identity(), config.identity(), what="search")
