@@ -231,7 +231,7 @@ def test_a_bench_of_a_tiny_model(capsys, tmp_path):
     [
         (["--plan", "tome@many"], "as in fastv@64; found 'tome@many'"),
         (["--plan", "tome@9", "--plan", "tome@9,4"], "found 'tome@9' twice"),
-        ([], "between 1 and 36 tokens, found 192"),  # the default plans are for 576
+        (["--plan", "tome@192"], "between 1 and 36 tokens, found 192"),
     ],
 )
 def test_a_bench_that_cannot_be_run_says_why(capsys, option, message):

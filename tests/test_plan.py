@@ -140,7 +140,7 @@ def test_unreadable_files_are_named(tmp_path):
     with pytest.raises(PlanError, match=r"broken.json is not JSON"):
         Plan.load(tmp_path / "broken.json")
     (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(PlanError, match=r"expected a JSON object, found list"):
+    with pytest.raises(PlanError, match=r"expected keys with values, found list"):
         Plan.load(tmp_path / "list.json")
 
 

@@ -9,6 +9,7 @@ import torch
 import yaml
 
 from eos import ConfigError, SearchConfig, Theta
+from eos.engine.reference import align_layers
 from eos.searching.files import changed, configs, purpose, read_config, write_config
 from eos.searching.schedule import (
     AtBudget,
@@ -21,6 +22,7 @@ from eos.searching.schedule import (
     total_turns,
     turn_at,
 )
+from eos.space.starts import default_layers
 from eos.space.theta import GROUPS
 
 
@@ -38,11 +40,14 @@ def test_every_packaged_configuration_is_read_and_written_back(name, tmp_path):
 def test_the_papers_configuration_is_the_papers_table():
     config = read_config("paper-llava-1.5-7b")
     table = {"lr": 1e-3, "weight_decay": 0.0, "clip": 1.0, "batch": 4, "steps": 4000}
-    table |= {"warmup": 0.05, "seed": 42, "layers": (2, 6, 15), "init": "uniform"}
+    table |= {"warmup": 0.05, "seed": 42, "init": "uniform"}
     assert {key: config.model_dump()[key] for key in table} == table
     assert config.objective.max_layers == 3
     assert config.objective.align_weight == 0.1
-    assert config.objective.align_layers == tuple(range(4, 29, 4))
+    assert config.objective.align_layers is None  # every fourth, at any depth
+    assert align_layers(32) == tuple(range(4, 29, 4))
+    assert config.layers is None
+    assert default_layers(32) == [2, 6, 15]
     theta = first_theta(config, 0, num_layers=32, visual_tokens=576)
     assert theta.value("gamma")[6].item() == pytest.approx(0.5)
     assert theta.value("tau")[6].item() == pytest.approx(0.5)

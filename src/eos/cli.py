@@ -3,6 +3,7 @@
 Exit code 0: done; 1: a failure; 2: a usage error. Nothing heavy is imported before a command runs.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -19,9 +20,10 @@ from eos.commands.profile import profile
 from eos.commands.search import search
 from eos.commands.validate import validate
 from eos.commands.verify import verify
-from eos.errors import EosError
+from eos.errors import EosError, StoppedError
 from eos.version import __version__
 
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 ABOUT = "EOS, Efficient Operator Search: make vision-language models cheaper to run."
 VERBS: dict[str, Callable[..., None]] = {
     "verify": verify,
@@ -37,7 +39,10 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=ABOUT
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help=ABOUT,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, verb in VERBS.items():
     app.command(name)(verb)
@@ -63,8 +68,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         app(args=argv, prog_name="eos")
     except EosError as failure:
+        if "--json" in (sys.argv[1:] if argv is None else argv):
+            print(json.dumps({"error": str(failure), "kind": type(failure).__name__}))
         print(f"eos: {failure}", file=sys.stderr)
-        return 1
+        return INTERRUPTED if isinstance(failure, StoppedError) else 1
+    except KeyboardInterrupt:
+        print("eos: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except SystemExit as leaving:  # typer raises it with every exit code, 0 included
         return leaving.code if isinstance(leaving.code, int) else 0
     return 0

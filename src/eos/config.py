@@ -12,6 +12,7 @@ from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
+import yaml  # type: ignore[import-untyped]
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
 from typing_extensions import Self
 
@@ -60,15 +61,16 @@ class Artifact(Checked):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read and check a JSON file."""
+        """Read and check a JSON file, or a YAML file by its suffix."""
+        form, parse = ("YAML", yaml.safe_load) if _is_yaml(path) else ("JSON", json.loads)
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = parse(Path(path).read_text(encoding="utf-8"))
         except OSError as failure:
             raise cls.error(f"cannot read {path}: {failure.strerror}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as failure:
-            raise cls.error(f"{path} is not JSON: {failure}") from None
+        except (json.JSONDecodeError, UnicodeDecodeError, yaml.YAMLError) as failure:
+            raise cls.error(f"{path} is not {form}: {failure}") from None
         if not isinstance(data, dict):
-            raise cls.error(f"{path}: expected a JSON object, found {type(data).__name__}")
+            raise cls.error(f"{path}: expected keys with values, found {type(data).__name__}")
         try:
             return cls(**data)
         except EosError as failure:
@@ -82,6 +84,10 @@ class Artifact(Checked):
         """Write as indented JSON."""
         data = self.model_dump(mode="json", by_alias=True)
         return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _is_yaml(path: str | Path) -> bool:
+    return Path(path).suffix in (".yaml", ".yml")
 
 
 def read_schema(path: str | Path) -> str:
@@ -115,7 +121,8 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     if isinstance(raised, ProblemsError):
         return raised.problems
     if isinstance(raised, EosError) and raised.problems:  # of a value inside this one
-        return [f"{where}{_link(problem)}{problem}" for problem in raised.problems]
+        own = [_of_another_kind(problem, error["loc"], model) for problem in raised.problems]
+        return [f"{where}{_link(problem)}{problem}" for problem in own]
     if error["type"] == "extra_forbidden":
         known = _keys_at(model, error["loc"][:-1])
         close = get_close_matches(str(error["loc"][-1]), known, n=1)
@@ -126,6 +133,14 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     message = str(raised) if raised else error["msg"][:1].lower() + error["msg"][1:]
     found = "" if isinstance(error["input"], dict) else f", found {error['input']!r}"
     return [f"{where}: {message}{found}" if where else message]
+
+
+def _of_another_kind(problem: str, location: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    """Say which kind of a union an unknown key belongs to, if it is another one's."""
+    key, _, message = problem.partition(": ")
+    kinds = _kinds_with(model, (*location, key)) if message.startswith("unknown key") else []
+    outer = ".".join(str(part) for part in location if part not in _TAGS)
+    return f"{key}: unknown key; it belongs to {outer}.kind={kinds[0]}" if kinds else problem
 
 
 def _link(problem: str) -> str:
@@ -153,6 +168,18 @@ def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[st
             model = branches[0] if branches else model
         model = next((x for x in branches if _kinds(x) == (part,)), model)
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _kinds_with(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """List the kinds of the value at a location, a union, that do have its last key."""
+    *way, key = (part for part in location if part not in _TAGS)
+    branches: list[type[BaseModel]] = []
+    for part in way:
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        if part in fields:
+            branches = _models_in(fields[part].annotation)
+            model = branches[0] if branches else model
+    return [kind for branch in branches if key in branch.model_fields for kind in _kinds(branch)]
 
 
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:

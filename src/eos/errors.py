@@ -35,6 +35,10 @@ class DataError(EosError):
     """A sample, image or data file cannot be used."""
 
 
+class StoppedError(EosError):
+    """A command was interrupted; what it had done is kept."""
+
+
 def numbered(problems: list[str]) -> str:
     """Join several problems into one message, so that a user mends them all in one go."""
     if len(problems) == 1:

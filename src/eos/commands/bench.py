@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WIDTH = 130  # of a table that goes to a file
 PRESETS = "fastv sparsevlm-v2 sparsevlm-v1-original pyramiddrop tome pool visionzip divprune"
-DEFAULT = [f"{name}@192,128,64,16" for name in PRESETS.split()]
+BUDGETS = (192, 128, 64, 16)
 
 
 def bench(
@@ -49,7 +49,7 @@ def bench(
     Without --plan, eight presets at 192, 128, 64 and 16 tokens; without --dtype, float32.
     """
     from eos.models.devices import default_device
-    from eos.models.random_llava import random_llava
+    from eos.models.random_llava import random_llava, visual_tokens
     from eos.report.latency import show_latency
 
     backbone = random_llava(
@@ -62,7 +62,7 @@ def bench(
     lengths = {"text_tokens": text, "decode_tokens": decode, "batch": batch_size}
     report = bench_watched(
         backbone,
-        plans or DEFAULT,
+        plans or default_plans(visual_tokens(backbone)),
         lengths,
         repeats=repeats,
         model=f"random LLaVA ({size.value})",
@@ -75,6 +75,12 @@ def bench(
         print(report.to_json(), end="")
     else:
         show_latency(report, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def default_plans(visual_tokens: int) -> list[str]:
+    """Name the presets at every budget that a prompt of so many visual tokens can be cut to."""
+    budgets = [budget for budget in BUDGETS if budget < visual_tokens] or [visual_tokens // 2]
+    return [f"{name}@{','.join(map(str, budgets))}" for name in PRESETS.split()]
 
 
 def bench_watched(

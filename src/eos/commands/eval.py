@@ -20,7 +20,7 @@ from eos.commands.options import (
     load_chosen,
 )
 from eos.commands.progress import progress_bar
-from eos.errors import EosError
+from eos.errors import StoppedError
 
 if TYPE_CHECKING:
     from eos.evaluation.results import Results
@@ -92,7 +92,7 @@ def evaluate_watched(
 
             return evaluate(backbone, plans, out=out, watch=watch, **settings)
     except KeyboardInterrupt:
-        raise EosError(
+        raise StoppedError(
             f"stopped; {done[0]} of {done[1]} answers are kept in {out}. Rerun the same command to "
             "resume"
         ) from None

@@ -25,7 +25,14 @@ def list_things(
         table = Table(title=title, title_justify="left", show_header=False)
         for name, description in entries.items():
             table.add_row(name, description.replace("[", "\\["))
+        table.caption, table.caption_justify = CAPTIONS.get(title), "left"
         Console().print(table)
+
+
+CAPTIONS = {
+    "presets": "Layers and counts as published, for 32 layers and 576 tokens. With L layers, layer "
+    "l becomes l·L/32, rounded; counts keep their share."
+}
 
 
 def _backbones() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,17 +19,31 @@ def plan(
         int | None, typer.Option(help="Visual tokens; without it, the source's own.")
     ] = None,
     kind: Annotated[Kind, typer.Option(help="What the budget counts.")] = Kind.final,
-    layers: Annotated[int, typer.Option(help="Depth of the decoder.")] = 32,
-    tokens: Annotated[int, typer.Option(help="Visual tokens an image has.")] = 576,
-    text: Annotated[int, typer.Option(help="Text tokens that costs assume.")] = 64,
+    layers: Annotated[
+        int | None, typer.Option(help="Depth of the decoder; of a preset, 32 by default.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(help="Visual tokens an image has; of a preset, 576 by default.")
+    ] = None,
+    text: Annotated[
+        int | None, typer.Option(help="Text tokens that costs assume; of a preset, 64 by default.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a plan and print it with what it costs: final and mean tokens, FLOPs, KV cache."""
     from eos.space.specs import Target, read_spec
 
-    target = Target(visual_tokens=tokens, num_layers=layers, text_tokens=text)
-    found = dict(read_spec(source, target, budget=budget, kind=kind.value))
+    options = {"num_layers": layers, "visual_tokens": tokens, "text_tokens": text}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    found = dict(read_spec(source, Target(**given), budget=budget, kind=kind.value))
+    own = [name for name, made in found.items() if "preset" not in made.provenance]
+    if given and own:
+        raise ConfigError(
+            f"expected --layers, --tokens and --text with a preset only; found "
+            f"{', '.join(f'{k}={v}' for k, v in given.items())} for {own[0]!r}, which has sizes of "
+            "its own"
+        )
     if len(found) > 1 and (as_json or out is not None):
         raise ConfigError(
             f"expected one plan with --json or --out; found {', '.join(found)}. Name one budget"

@@ -21,7 +21,7 @@ from eos.commands.options import (
     split_arguments,
 )
 from eos.commands.progress import progress_bar
-from eos.errors import ConfigError, EosError
+from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
     from eos.models.backbone import Backbone
@@ -105,7 +105,7 @@ def search_watched(
                 backbone, config.data, config, processor=processor, out=out, watch=watch
             )
     except KeyboardInterrupt:
-        raise EosError(
+        raise StoppedError(
             f"stopped at once; {out} holds the last checkpoint. Rerun the same command to resume"
         ) from None
 

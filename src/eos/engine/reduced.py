@@ -22,19 +22,21 @@ from eos.engine.reference import Reference
 from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.engine.relaxed_steps import relax
 from eos.engine.steps import execute
-from eos.errors import PlanError
+from eos.errors import BackboneError, ConfigError, PlanError
 from eos.models.backbone import Backbone
 from eos.models.hooks import ModelCall, hooked
+from eos.models.plain import frozen, model_sizes
 from eos.space.mixture import scorers_of
 from eos.space.plan import Plan
+from eos.space.specs import Target, read_spec
 from eos.space.step import needs
 from eos.space.theta import Theta
 
 
 @contextmanager
 def reduced(
-    backbone: Backbone,
-    reduction: Plan | Theta,
+    backbone: Backbone | PreTrainedModel,
+    reduction: Plan | Theta | str,
     *,
     relaxation: Relaxation | None = None,
     recompute: bool = False,
@@ -56,18 +58,42 @@ def reduced(
     torch.Size([12])
 
     Args:
-        backbone: the frozen model.
-        reduction: a plan; or Θ, which runs as the plan of its present counts (Eq. 11).
+        backbone: of `load_backbone`; or a plain model, which is frozen inside the block only.
+        reduction: a plan, or how a person names one, such as ``fastv@64`` or ``plan.json``; or Θ,
+            which runs as the plan of its present counts (Eq. 11).
         relaxation: how gradients reach Θ's counts; the rest is differentiable as it is.
         recompute: run decoder layers again in the backward pass instead of keeping activations.
     """
-    runs = (
-        reduction
-        if isinstance(reduction, Plan)
-        else RelaxedTheta(reduction, relaxation or Relaxation())
-    )
-    with attached(Reduction(backbone, runs), recompute=recompute) as model:
+    if not isinstance(backbone, (Backbone, PreTrainedModel)):
+        raise BackboneError(
+            "expected a backbone of eos.load_backbone or a model of transformers, found "
+            f"{type(backbone).__name__}"
+        )
+    with (
+        frozen(backbone) as held,
+        attached(Reduction(held, _runs(reduction, held, relaxation)), recompute=recompute) as model,
+    ):
         yield model
+
+
+def _runs(
+    reduction: Plan | Theta | str, backbone: Backbone, relaxation: Relaxation | None
+) -> Plan | RelaxedTheta:
+    """Read what `reduced` is given."""
+    if isinstance(reduction, str):
+        sizes = {k: v for k, v in model_sizes(backbone).items() if k != "backbone"}
+        found = read_spec(reduction, Target(**sizes))
+        if len(found) != 1:
+            raise ConfigError(f"expected one plan, as in fastv@64; found {reduction!r}")
+        return found[0][1]
+    if isinstance(reduction, Theta):
+        return RelaxedTheta(reduction, relaxation or Relaxation())
+    if not isinstance(reduction, Plan):
+        raise PlanError(
+            "expected a plan, Θ, or a name such as fastv@64; found "
+            f"{type(reduction).__name__}. A file is read by eos.Plan.load(path)"
+        )
+    return reduction
 
 
 @contextmanager

@@ -38,7 +38,7 @@ IN_MEMORY = 1024  # questions whose images are held at once
 
 def evaluate(
     backbone: str | Path | Backbone,
-    plans: Mapping[str, Plan] | Iterable[str] = (),
+    plans: Mapping[str, Plan] | Iterable[str | Plan] | str = (),
     *,
     out: str | Path,
     task: str = "mini",

@@ -14,6 +14,7 @@ from pydantic import Field
 from eos.config import Artifact, Frozen
 from eos.data.batches import Batch, Reader
 from eos.engine.relaxation import Relaxation
+from eos.errors import ConfigError
 from eos.estimates import Estimate, estimate
 from eos.evaluation.agreement import (
     Agreement,
@@ -100,6 +101,11 @@ def measure_fidelity(
         known: slopes of the batch's first pieces, measured before.
         watch: called with the slopes of each further piece.
     """
+    if len(list(batch.pieces())) < 2:
+        raise ConfigError(
+            f"expected samples for two batches at least, which standard errors need; found "
+            f"{len(batch.answered)} in batches of {batch.at_once or len(batch.answered)}"
+        )
     inputs, _ = reader.inputs(batch.answered[:1])
     tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
     comparison = Comparison(

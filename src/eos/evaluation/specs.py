@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from eos.errors import PlanError, numbered
+from eos.errors import ConfigError, PlanError, numbered
 from eos.evaluation.settings import FULL
 from eos.models.backbone import Backbone
 from eos.models.processor import text_length
@@ -11,7 +11,7 @@ from eos.space.specs import Target, read_spec
 
 
 def named_plans(
-    plans: Mapping[str, Plan] | Iterable[str],
+    plans: Mapping[str, Plan] | Iterable[str | Plan] | str,
     backbone: Backbone,
     *,
     visual_tokens: int,
@@ -30,7 +30,8 @@ def named_plans(
     if isinstance(plans, Mapping):
         found = list(plans.items())
     else:
-        found = [pair for spec in plans for pair in read_spec(spec, target)]
+        given = [plans] if isinstance(plans, str) else list(plans)
+        found = [pair for spec in given for pair in _named(spec, target)]
     names = [name for name, _ in found]
     problems = [
         f"expected plans of different names; found {name!r} twice. NAME=FILE gives a plan a name"
@@ -42,6 +43,18 @@ def named_plans(
         raise PlanError(numbered(problems))
     sizes = {"dims": target.dims, "text_tokens": text}
     return {name: plan.model_copy(update=sizes) for name, plan in found}
+
+
+def _named(spec: str | Plan, target: Target) -> list[tuple[str, Plan]]:
+    """Name a plan by its final tokens, or read a spec."""
+    if isinstance(spec, Plan):
+        return [(f"plan@{spec.expected.final_tokens}", spec)]
+    if not isinstance(spec, str):
+        raise ConfigError(
+            "expected plans by name, a list of eos.Plan, or specs such as 'fastv@64'; found "
+            f"{type(spec).__name__}"
+        )
+    return read_spec(spec, target)
 
 
 def misfits(plans: Iterable[tuple[str, Plan]], *, visual_tokens: int, num_layers: int) -> list[str]:

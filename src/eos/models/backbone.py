@@ -67,14 +67,15 @@ class LayerCall:
 class Backbone:
     """A frozen model of a supported family."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, freeze: bool = True) -> None:
         self.model = model
         self.family = family_of(model.config)
         self.multimodal: nn.Module = model.model
         self.decoder: nn.Module = getattr(self.multimodal, self.family.decoder)
         self.layers: nn.ModuleList = self.decoder.layers
-        model.requires_grad_(False)
-        model.eval()
+        if freeze:
+            model.requires_grad_(False)
+            model.eval()
 
     @property
     def num_layers(self) -> int:
@@ -229,12 +230,15 @@ def load_backbone(
     family_of(config)
     place = device_map or str(device or default_device())
     on_cpu = "cpu" in (place, default_device().type)
-    model = AutoModelForImageTextToText.from_pretrained(
-        source,
-        dtype=dtype or (torch.float32 if on_cpu else "auto"),
-        device_map=place,
-        attn_implementation=attn_implementation,
-    )
+    try:
+        model = AutoModelForImageTextToText.from_pretrained(
+            source,
+            dtype=dtype or (torch.float32 if on_cpu else "auto"),
+            device_map=place,
+            attn_implementation=attn_implementation,
+        )
+    except (ImportError, ValueError) as failure:  # of transformers, such as a missing kernel
+        raise BackboneError(f"cannot load {source} with these settings: {failure}") from None
     return Backbone(model)
 
 

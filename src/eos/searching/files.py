@@ -41,7 +41,17 @@ def read_config(source: str | Path | None = None, changes: Sequence[str] = ()) -
     try:
         return SearchConfig(**changed(data, changes))
     except ConfigError as failure:
-        raise ConfigError(f"{path}: {failure}") from None
+        at_fault = " ".join(changes) if changes and _is_valid(data) else path
+        raise ConfigError(f"{at_fault}: {failure}") from None
+
+
+def _is_valid(data: dict[str, Any]) -> bool:
+    """Whether a configuration is in order without the changes that were given."""
+    try:
+        SearchConfig(**data)
+    except ConfigError:
+        return False
+    return True
 
 
 def changed(data: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:

@@ -69,6 +69,8 @@ def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], 
         check_same(folder, read_config(path).identity(), config.identity(), what="search")
     elif (folder / CHECKPOINT).exists():
         raise ConfigError(f"expected a config.yaml beside {folder / CHECKPOINT}, found none")
+    if (folder / "plan.json").exists():
+        return  # finished: what is there was made in the environment that it names
     write_config(path, config)
     write_atomically(folder / "env.json", json.dumps(environment, indent=2) + "\n")
     lines = config.steps * len(config.names) // config.log_every + 1

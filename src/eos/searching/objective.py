@@ -42,7 +42,7 @@ class Objective(Checked):
         budget_weight: λ_b.
         layers_weight: λ_c.
         flops_weight: of the FLOPs constraint.
-        text_tokens: the text length that FLOPs assume.
+        text_tokens: the text length that FLOPs assume; the backbone's default if None.
     """
 
     max_layers: PositiveFloat = 3
@@ -55,7 +55,12 @@ class Objective(Checked):
     budget_weight: NonNegativeFloat = 1.0
     layers_weight: NonNegativeFloat = 1.0
     flops_weight: NonNegativeFloat = 1.0
-    text_tokens: NonNegativeInt = TEXT_TOKENS
+    text_tokens: NonNegativeInt | None = None
+
+    @property
+    def text_length(self) -> int:
+        """The text length that FLOPs assume."""
+        return TEXT_TOKENS if self.text_tokens is None else self.text_tokens
 
     @property
     def weights(self) -> dict[str, float]:
@@ -148,12 +153,12 @@ def flops_excess(theta: Theta, objective: Objective, *, budget: int, dims: Dims)
     """Penalise FLOPs above F, relative to it and squared, as Eq. 13 does for tokens."""
     limit = objective.max_flops
     if limit is None:
-        limit = default_flops(theta, budget, dims=dims, text_tokens=objective.text_tokens)
+        limit = default_flops(theta, budget, dims=dims, text_tokens=objective.text_length)
     ratio: Tensor = cost.flops_ratio(
         theta.expected_schedule(),
         dims,
         tokens=theta.visual_tokens,
-        text_tokens=objective.text_tokens,
+        text_tokens=objective.text_length,
     )
     return over(ratio / limit - 1.0)
 

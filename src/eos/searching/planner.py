@@ -77,7 +77,7 @@ def open_search(
     watch: Watch | None = None,
 ) -> Search:
     """Check the folder, read the validation samples, and take up what was measured before."""
-    processes = Processes()
+    config, processes = config.fitted_to(backbone), Processes()
     if processes.sharding:
         shard(backbone.model, processes=processes.count, device=processes.device)
     processor = processor or load_processor(backbone.model)
@@ -104,7 +104,7 @@ def open_search(
     facts = {"backbone": fingerprint(backbone.model), "validation": validation.source.describe()}
     trials = Journal(folder / "trials.jsonl")
     judge = Judge(
-        backbone, validation, batch, processes, config.objective.text_tokens, trials, facts=facts
+        backbone, validation, batch, processes, config.objective.text_length, trials, facts=facts
     )
     processes.wait()
     name = model_name(backbone.model)
@@ -197,14 +197,14 @@ def space_of(search: Search, budget: int) -> Space:
             visual_tokens=search.visual_tokens,
             num_layers=backbone.num_layers,
             dims=backbone.dims,
-            text_tokens=config.objective.text_tokens,
+            text_tokens=config.objective.text_length,
         )
         limit = compared.expected.flops_ratio
     return Space(
         num_layers=backbone.num_layers,
         visual_tokens=search.visual_tokens,
         dims=backbone.dims,
-        text_tokens=config.objective.text_tokens,
+        text_tokens=config.objective.text_length,
         budget=budget,
         max_flops=limit,
         max_layers=max(1, int(config.objective.max_layers)),

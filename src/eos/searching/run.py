@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eos.data.batches import Batch, Reader, Skipped
-from eos.errors import DataError, EosError
+from eos.errors import DataError, StoppedError
 from eos.models.backbone import Backbone
 from eos.runs.journal import Journal
 from eos.searching.folder import State, save_state
@@ -98,7 +98,7 @@ def note_step(run: Run, turn: Turn, found: StepGradients, *, norm: float) -> Non
         schedule,
         run.backbone.dims,
         tokens=theta.visual_tokens,
-        text_tokens=config.objective.text_tokens,
+        text_tokens=config.objective.text_length,
     )
     gates = theta.g.detach()
     status = Status(
@@ -143,7 +143,7 @@ def keep_step(run: Run, found: StepGradients) -> None:
             f"{state.tried}; {run.folder / 'skipped.jsonl'} names them, such as: {reasons}"
         )
     if found.stop and not ended:
-        raise EosError(
+        raise StoppedError(
             f"stopped after {state.done} of {total_turns(config)} steps; all of it is in "
             f"{run.folder}. Rerun to resume"
         )

@@ -19,7 +19,7 @@ from eos.data.settings import DataConfig, WorldData
 from eos.engine.relaxation import Relaxation
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
-from eos.models.processor import model_name
+from eos.models.processor import model_name, text_length
 from eos.searching.objective import Objective
 from eos.space.activations import Group
 from eos.space.cost import K_MIN
@@ -206,6 +206,13 @@ class SearchConfig(Artifact):
         """Every budget that counts, largest first."""
         return tuple(sorted({self.budget, *(self.budgets or ())}, reverse=True))
 
+    def fitted_to(self, backbone: Backbone) -> Self:
+        """Fill in what is left to the model: the text length that costs assume."""
+        if self.objective.text_tokens is not None:
+            return self
+        length = {"text_tokens": text_length(backbone.model)}
+        return self.model_copy(update={"objective": self.objective.model_copy(update=length)})
+
     def deployment(self, backbone: Backbone) -> Deployment:
         """Describe the plans that Θ becomes on a model."""
         return Deployment(
@@ -213,7 +220,7 @@ class SearchConfig(Artifact):
             input_score=self.input_score,
             max_layers=max(1, int(self.objective.max_layers)),
             dims=backbone.dims,
-            text_tokens=self.objective.text_tokens,
+            text_tokens=self.objective.text_length,
             backbone=model_name(backbone.model),
         )
 

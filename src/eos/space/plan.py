@@ -139,6 +139,7 @@ class Plan(Artifact):
         *,
         budget: int,
         kind: BudgetKind = "final",
+        model: Any = None,
         visual_tokens: int = 576,
         num_layers: int = 32,
         dims: Dims = LLAMA_7B,
@@ -147,12 +148,18 @@ class Plan(Artifact):
     ) -> Self:
         """Make a prior method's plan for a budget.
 
+        >>> Plan.preset("fastv", budget=64).expected.mean_tokens
+        96.0
+
+        ``model``, of transformers or `load_backbone`, has its depth, visual tokens and sizes read.
         ``final`` and ``mean`` say what the budget counts; ``published`` takes it as the authors'
         own label and gives exactly their schedule.
         """
+        if model is not None:
+            return cls.preset(name, budget=budget, kind=kind, **_sizes(model))
         preset = get_preset(name)
         sizes = {"visual_tokens": visual_tokens, "num_layers": num_layers}
-        model: dict[str, Any] = {
+        own: dict[str, Any] = {
             **sizes,
             "dims": dims,
             "backbone": backbone,
@@ -160,13 +167,13 @@ class Plan(Artifact):
         }
         provenance = {"preset": name, "budget": budget, "kind": kind}
         if preset.rule is not None and kind == "final":
-            like = cls.preset(preset.flops_like, budget=budget, **model)
+            like = cls.preset(preset.flops_like, budget=budget, **own)
             rule = preset.rule(tokens=visual_tokens, budget=budget, num_layers=num_layers)
-            plan = cls(**model, steps=preset.steps(*rule), provenance=provenance)
+            plan = cls(**own, steps=preset.steps(*rule), provenance=provenance)
             return plan._fitted(like.expected.flops_ratio)
         counts = preset.counts(budget, published=kind == "published")
         steps = preset.steps(*preset.scaled(counts, **sizes))
-        plan = cls(**model, steps=steps, provenance=provenance)
+        plan = cls(**own, steps=steps, provenance=provenance)
         return plan if kind == "published" else plan.rescaled(budget, kind=kind)
 
     def rescaled(self, budget: int, *, kind: BudgetKind = "final", k_min: int = K_MIN) -> Self:
@@ -238,6 +245,13 @@ class Plan(Artifact):
             f"(with {self.text_tokens} text tokens)"
         )
         return "\n".join([header, *rows, footer])
+
+
+def _sizes(model: Any) -> dict[str, Any]:
+    """Read a model's sizes; imported here, since making plans does not wait for transformers."""
+    from eos.models.plain import model_sizes
+
+    return model_sizes(model)
 
 
 def _row(step: Step, width: int) -> str:

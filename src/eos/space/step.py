@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
-from eos.config import ExtendedFloat, Frozen
+from eos.config import Checked, ExtendedFloat
 from eos.methods.registry import OPERATORS
 from eos.operator.operate import Omega
 from eos.operator.regime import Regime, regime
@@ -19,7 +19,7 @@ else:
     Kind = Literal[tuple(OPERATORS)]  # so that schemas and errors name what there is
 
 
-class Operator(Frozen):
+class Operator(Checked):
     """The unified operator at one step: Ω of Definition 2.1, exact limits included."""
 
     kind: Literal["unified"] = "unified"
@@ -46,7 +46,7 @@ class Operator(Frozen):
         return str(self.regime)
 
 
-class Original(Frozen):
+class Original(Checked):
     """A prior method's own operator, where its code does more than a point of the unified one."""
 
     kind: Kind
@@ -67,7 +67,7 @@ AnyOperator: TypeAlias = Annotated[
 ]
 
 
-class Step(Frozen):
+class Step(Checked):
     """Keep ``keep`` visual tokens after decoder layer ``layer`` (-1: before the decoder)."""
 
     layer: int
