@@ -93,24 +93,25 @@ def test_the_operator_example_in_the_readme_runs(capsys):
     assert "64 final" in out
 
 
-def test_the_first_example_in_the_readme_runs(capsys, monkeypatch, tmp_path):
-    """As written, but for the model's name: a LLaVA of the same depth and tokens, but thin."""
-    save_small_llava(tmp_path / "llava")
+@pytest.mark.parametrize("name", ["miniature", "llava"])
+def test_the_first_example_in_the_readme_runs(capsys, monkeypatch, tmp_path, name):
+    """As written; and with the name of a LLaVA of 32 layers, as a download would have it."""
+    if name == "llava":
+        save_small_llava(tmp_path / "llava")
     Image.new("RGB", (120, 90), "orange").save(tmp_path / "photo.jpg")
     monkeypatch.chdir(tmp_path)
-    code = readme_code()[0].replace("llava-hf/llava-1.5-7b-hf", "llava")
-    assert code.count('"llava"') == 2
+    code = readme_code()[0]
+    assert code.count('"miniature"') == 1
     scope = {}
-    exec(code, scope)
-    out = capsys.readouterr().out
-    assert "What is in the picture? ASSISTANT:" in out
+    exec(code.replace('"miniature"', f'"{name}"'), scope)
+    assert "how many red circles ? ASSISTANT:" in capsys.readouterr().out
     assert scope["answer"].shape[1] > scope["inputs"]["input_ids"].shape[1]
 
 
 def save_small_llava(folder):
     """Save model and processor as a download would have them."""
-    words = ["<pad>", "<s>", "</s>", "<unk>", "USER:", "What", "is", "in"]
-    words += ["the", "picture?", "ASSISTANT:"]
+    words = ["<pad>", "<s>", "</s>", "<unk>", "USER:", "how", "many", "red"]
+    words += ["circles", "?", "ASSISTANT:"]
     words += [f"word{i}" for i in range(IMAGE - len(words))] + ["<image>"]
     tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -133,6 +134,7 @@ def save_small_llava(folder):
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
         image_token="<image>",
+        chat_template="{% for message in messages %}{{ message.role }}{% endfor %}",
     ).save_pretrained(folder)
     config = AutoConfig.for_model(
         "llava",
