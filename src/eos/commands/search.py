@@ -99,7 +99,8 @@ def search_watched(
         with progress_bar("search", quiet=quiet or not processes.main) as update:
 
             def watch(status: "Status") -> None:
-                update(status.done, status.total, label=status.start, note=describe_status(status))
+                notes = describe_status(status)
+                update(status.done, status.total, label=status.start, notes=notes)
 
             return run_search(
                 backbone, config.data, config, processor=processor, out=out, watch=watch
@@ -137,13 +138,15 @@ def load_placed(
     )
 
 
-def describe_status(status: "Status") -> str:
-    """Describe the present step in a line."""
+def describe_status(status: "Status") -> list[str]:
+    """Describe the present step in a few words each, the loss first."""
     if status.loss is None:
-        return ""
-    layers = ",".join(map(str, status.layers)) or "none"
-    skipped = f" skipped {status.skipped}" if status.skipped else ""
-    return (
-        f"loss {status.loss:.4f}  N {status.final_tokens}  Σg {status.active_layers:.2f}  "
-        f"FLOPs x{status.flops_ratio:.3f}  layers {layers}{skipped}"
-    )
+        return []
+    notes = [
+        f"loss {status.loss:.4f}",
+        f"N {status.final_tokens}",
+        f"FLOPs x{status.flops_ratio:.3f}",
+        f"Σg {status.active_layers:.2f}",
+        f"layers {','.join(map(str, status.layers)) or 'none'}",
+    ]
+    return notes + ([f"skipped {status.skipped}"] if status.skipped else [])
