@@ -17,6 +17,7 @@ from eos.commands.options import (
     Out,
     Quiet,
     Seed,
+    check_before_loading,
     load_chosen,
 )
 from eos.commands.progress import progress_bar
@@ -51,6 +52,7 @@ def fidelity(
     from eos.runs.files import write_atomically
 
     kept = _fractions(fractions)
+    check_before_loading(out)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     found = fidelity_watched(
         loaded, kept, samples=samples, batch=batch_size, seed=seed, out=out, quiet=quiet

@@ -8,6 +8,7 @@ from rich.console import Console
 from eos.estimates import Estimate
 from eos.report.layout import Grid, show_grid
 from eos.searching.result import SearchResult
+from eos.searching.run import skipped_files
 from eos.space.plan import Plan
 from eos.space.step import Operator
 
@@ -51,9 +52,14 @@ def show_search(found: SearchResult, out: Path, *, width: int | None = None) -> 
 
 
 def closing(found: SearchResult, out: Path) -> list[str]:
-    """Name the files of a search."""
+    """Name the files of a search, and say how many samples it could not use."""
     files = saved(found, out) if found.stages else [out / "theta.json", out / "plan.json"]
-    return [f"saved {', '.join(map(str, files))}"]
+    lines = [f"saved {', '.join(map(str, files))}"]
+    if found.skipped:
+        where = ", ".join(map(str, skipped_files(out)))
+        samples = "1 sample was" if found.skipped == 1 else f"{found.skipped} samples were"
+        lines.append(f"{samples} skipped; ids and reasons: {where}")
+    return lines
 
 
 def _origin(found: SearchResult) -> str:

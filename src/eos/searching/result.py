@@ -19,6 +19,7 @@ class SearchResult:
         plans: of every budget that was searched, largest first.
         start: which start it came from, or which method found it.
         gaps: what becoming a plan costs, for every budget, largest first; of ``method: paper``.
+        skipped: how many samples could not be used, each counted once.
         stages: by budget, what each stage of the search found; of all methods but ``paper``.
     """
 
@@ -28,6 +29,7 @@ class SearchResult:
     start: str
     gaps: tuple[Gap, ...] = ()
     stages: dict[int, tuple[StageRecord, ...]] = field(default_factory=dict)
+    skipped: int = 0
 
     def plan_at(self, budget: int) -> Plan:
         """Give the plan of a budget: as it was searched, or rescaled from the nearest one."""
