@@ -1,12 +1,15 @@
 """Complaints 8 and 13: bad data and outputs are found first; results print and convert."""
 
+import builtins
 import json
+from math import isnan
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import eos
-from eos import SearchConfig, cli
+from eos import ConfigError, SearchConfig, cli
 from eos.runs.files import check_file, check_folder
 from eos.searching.search import search as find
 from eos.space.specs import check_spec
@@ -132,3 +135,70 @@ def test_8_samples_that_a_gradient_cannot_use_are_counted(sibling, tmp_path):
 def test_8_without_bad_samples_nothing_is_announced(sibling, tmp_path):
     found = descended(eos.load_backbone(sibling), tmp_path / "run")
     assert found.skipped == 0
+
+
+@pytest.fixture
+def results():
+    path = Path(eos.__file__).parent / "results" / "miniature" / "results.json"
+    found = eos.Results.load(path)
+    return found.model_copy(update={"rows": found.rows[:3]})
+
+
+def test_13_results_print_as_a_table(results):
+    about, head, full, *others, note = str(results).splitlines()
+    assert results.backbone in about
+    assert str(results.seed) in about
+    assert head.split() == ["run", "final", "FLOPs", "accuracy", "difference", "95%", "interval"]
+    assert full.split() == ["full", "576", "1.000", "83.6", "±", "0.6", "-", "-"]
+    for row, line in zip(results.rows[1:], others, strict=True):
+        paired = row.average.difference
+        for number in (row.average.accuracy, row.average.stderr, paired.points, paired.high):
+            assert f"{number:.1f}".replace("-", "−") in line.split()
+        assert f"{row.cost.flops_ratio:.3f}" in line.split()
+        assert len(line) == len(head)
+    assert "standard error" in note
+    page = Path(__file__).parent.parent / "docs" / "search.md"
+    start = results.model_copy(update={"rows": results.rows[:2]})
+    assert "\n".join(str(start).splitlines()[1:4]) in page.read_text(encoding="utf-8")
+    assert str(results) != str(results.model_copy(update={"rows": results.rows[:2]}))
+
+
+def test_13_a_found_plan_prints_with_its_costs(sibling, tmp_path):
+    found = descended(eos.load_backbone(sibling), tmp_path / "run", budgets=(64, 16))
+    _, head, first, second, *rest = str(found).splitlines()
+    assert head.split()[:5] == ["budget", "final", "mean", "FLOPs", "KV"]
+    for line, (budget, plan), gap in zip(
+        (first, second), found.plans.items(), found.gaps, strict=True
+    ):
+        cost = plan.expected
+        cells = [str(budget), str(budget), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
+        cells += [f"{cost.kv_bytes_ratio:.3f}", f"{gap.gap.mean:.4f}", "±"]
+        assert line.split()[:7] == cells
+    assert "\n".join(rest).strip().startswith("budget 64\nlayer")
+
+
+def test_13_results_become_a_data_frame(results):
+    pytest.importorskip("pandas")
+    frame = results.to_dataframe().set_index("run")
+    assert list(frame.index) == [row.name for row in results.rows]
+    assert isnan(frame.loc["full", "difference"])
+    row = results.rows[1]
+    assert frame.loc[row.name, "accuracy"] == row.average.accuracy
+    assert frame.loc[row.name, "low"] == row.average.difference.low
+    assert frame.loc[row.name, "flops_ratio"] == row.cost.flops_ratio
+    long = results.to_dataframe(families=True).set_index(["run", "family"])
+    assert len(long) == 3 * len(results.families)
+    assert long.loc[(row.name, "digit"), "stderr"] == row.families["digit"].stderr
+
+
+def test_13_without_pandas_the_error_says_how_to_install_it(results, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *given, **options):
+        if name.partition(".")[0] == "pandas":
+            raise ImportError(name)
+        return real(name, *given, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigError, match="pip install pandas"):
+        results.to_dataframe()
