@@ -54,10 +54,10 @@ def show_grid(console: Console, grid: Grid) -> None:
         grid, parts = (turned, pieces) if len(pieces) == 1 else (grid, parts)
     for number, part in enumerate(parts, start=1):
         which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
-        _say(console, grid.title and f"{grid.title}{which}")
+        _print_title(console, grid.title and f"{grid.title}{which}")
         console.print(_table(grid, part, console.width))
     if not parts:
-        _say(console, grid.title)
+        _print_title(console, grid.title)
         for line in records(grid):
             console.print(line, highlight=False, overflow="fold")
 
@@ -136,6 +136,6 @@ def _text(cell: Cell) -> Text:
     return Text(cell) if isinstance(cell, str) else cell
 
 
-def _say(console: Console, title: str) -> None:
+def _print_title(console: Console, title: str) -> None:
     if title:
         console.print(Text(title, style="italic"))
