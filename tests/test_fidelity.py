@@ -170,7 +170,7 @@ def test_pooled_sizes_are_those_of_all_levels(measured):
 def test_steps_stay_within_the_tokens(sibling):
     backbone = eos.load_backbone(sibling)
     reader = Reader(open_source(WorldData(split="validation")), load_processor(sibling), "last")
-    batch = reader.first(2, at_once=2)
+    batch = reader.first(2, at_once=1)
     found = measure_fidelity(
         backbone, reader=reader, batch=batch, fractions=[0.98], methods={"wide": Measured(0.5)}
     )
@@ -214,9 +214,9 @@ def test_an_ended_measurement_goes_on(sibling, tmp_path, capsys):
     command = ["fidelity", "--backbone", str(sibling), "--batch-size", "2", "--fractions", "0.2"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert cli.main([*command, "--samples", "4", "--out", str(whole)]) == 0
-    assert cli.main([*command, "--samples", "2", "--out", str(parts)]) == 0
     notes = parts / "slopes.jsonl"
-    first = notes.read_text()
+    first = "".join((whole / "slopes.jsonl").read_text().splitlines(keepends=True)[:2])
+    parts.mkdir()
     notes.write_text(first + '{"samples": 2, "diff')  # ended while it was written
     assert cli.main([*command, "--samples", "4", "--out", str(parts)]) == 0
     assert notes.read_text().startswith(first)
@@ -234,10 +234,10 @@ def test_an_ended_measurement_goes_on(sibling, tmp_path, capsys):
 
 
 def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):
-    command = ["fidelity", "--backbone", str(sibling), "--samples", "2", "--batch-size", "2"]
+    command = ["fidelity", "--backbone", str(sibling), "--samples", "2", "--batch-size", "1"]
     assert cli.main([*command, "--fractions", "0.5", "--out", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert shown == (tmp_path / "fidelity.md").read_text(encoding="utf-8")
+    assert "rank correlation" in capsys.readouterr().out
+    shown = (tmp_path / "fidelity.md").read_text(encoding="utf-8")
     assert all(f"| {name} | 0.5 (288 ± 29) |" in shown for name in SLOPE_METHODS)
     written = Fidelity.load(tmp_path / "fidelity.json")
     assert written.samples == 2

@@ -15,6 +15,7 @@ ORDER = [
     "config",
     "estimates",
     "tokens",
+    "tables",
     "models",
     "operator",
     "methods",

@@ -63,5 +63,5 @@ def test_theta_says_what_its_plans_are(run):
 
 def test_it_prints_every_plan(run):
     _, result = run
-    assert str(result) == str(result.plan)
+    assert str(result).endswith(f"budget 64\n{result.plan}")
     assert "last-query" in str(result)

@@ -17,6 +17,7 @@ from eos.commands.options import (
     Quiet,
     Seed,
     Size,
+    check_before_loading,
 )
 from eos.commands.progress import progress_bar
 
@@ -52,6 +53,7 @@ def bench(
     from eos.models.random_llava import random_llava, visual_tokens
     from eos.report.latency import show_latency
 
+    check_before_loading(out, plans=plans)
     backbone = random_llava(
         size.value,
         dtype=dtype.value if dtype else "float32",

@@ -40,9 +40,14 @@ from transformers import AutoProcessor
 
 backbone = eos.load_backbone("miniature")
 processor = AutoProcessor.from_pretrained(backbone.model.name_or_path)
-sample = example("test", "counting", 0)  # a picture of the miniature's world, and a question
-chat = {{"add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}}
-inputs = processor.apply_chat_template(sample.messages(), tokenize=True, **chat)
+sample = example("test", "counting", 0)  # a picture and a question
+inputs = processor.apply_chat_template(
+    sample.messages(),
+    add_generation_prompt=True,
+    tokenize=True,
+    return_dict=True,
+    return_tensors="pt",
+)
 inputs = inputs.to(backbone.model.device, backbone.model.dtype)
 with eos.reduced(backbone, eos.Plan.load("{plan}")) as model:
     answer = model.generate(**inputs, max_new_tokens=4)
@@ -103,7 +108,8 @@ def show_demo(
     from rich.console import Console
 
     from eos.report.demo import league, report
-    from eos.report.evaluation import caption, summary_table
+    from eos.report.evaluation import caption, summary_grid
+    from eos.report.layout import show_grid
     from eos.runs.files import write_atomically
 
     ordered, lines = league(results)
@@ -113,11 +119,11 @@ def show_demo(
         print(results.to_json(), end="")
         return
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    console.print(summary_table(ordered, lines_after=lines))
+    show_grid(console, summary_grid(ordered, lines_after=lines))
     for paragraph in caption(results):
         console.print(paragraph, highlight=False, markup=False)
     files = ", ".join(str(path) for path in [*plans.values(), out / "report.md"])
-    console.print(f"\nsaved {files}; to use the plan:\n\n{use}", highlight=False, markup=False)
+    print(f"\nsaved {files}; to use the plan:\n\n{use}")  # code and paths are not wrapped
 
 
 def save_plans(found: "SearchResult", out: Path) -> dict[str, Path]:

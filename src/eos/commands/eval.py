@@ -17,6 +17,7 @@ from eos.commands.options import (
     Plans,
     Quiet,
     Seed,
+    check_before_loading,
     load_chosen,
 )
 from eos.commands.progress import progress_bar
@@ -53,6 +54,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
+    from eos.evaluation.tasks import find_task
+
+    find_task(tasks)
+    check_before_loading(out, files=[markdown], plans=plans)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     questions = {"task": tasks, "split": split, "limit": limit, "seed": seed, "blank": blank}
     results = evaluate_watched(

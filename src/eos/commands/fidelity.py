@@ -17,6 +17,7 @@ from eos.commands.options import (
     Out,
     Quiet,
     Seed,
+    check_before_loading,
     load_chosen,
 )
 from eos.commands.progress import progress_bar
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from eos.evaluation.slopes import Slopes
     from eos.models import backbone as models
     from eos.runs.journal import Journal
+
+WIDTH = 150  # of tables that go to a file
 
 
 def fidelity(
@@ -45,10 +48,11 @@ def fidelity(
     as_json: AsJson = False,
 ) -> None:
     """Compare the gradients of a search with what removing tokens really does, layer by layer."""
-    from eos.report.fidelity import markdown
+    from eos.report.fidelity import markdown, show_fidelity
     from eos.runs.files import write_atomically
 
     kept = _fractions(fractions)
+    check_before_loading(out)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     found = fidelity_watched(
         loaded, kept, samples=samples, batch=batch_size, seed=seed, out=out, quiet=quiet
@@ -56,7 +60,10 @@ def fidelity(
     found.save(out / "fidelity.json")
     write_atomically(out / "fidelity.md", markdown(found))
     print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
-    print(found.to_json() if as_json else markdown(found), end="")
+    if as_json:
+        print(found.to_json(), end="")
+    else:
+        show_fidelity(found, width=None if sys.stdout.isatty() else WIDTH)
 
 
 def fidelity_watched(

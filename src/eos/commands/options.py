@@ -1,5 +1,6 @@
 """Options: arguments that several verbs take, spelled and explained once; choices as enums."""
 
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -119,6 +120,26 @@ def load_chosen(
         dtype=dtype and dtype.value,
         attn_implementation=attention and attention.value,
     )
+
+
+def check_before_loading(
+    *folders: Path | None, files: Iterable[Path | None] = (), plans: Iterable[str] | None = ()
+) -> None:
+    """Raise for outputs that cannot be written and plans that cannot be read.
+
+    Called before a model is loaded, which takes long.
+    """
+    from eos.runs.files import check_file, check_folder
+    from eos.space.specs import check_spec
+
+    for folder in folders:
+        if folder is not None:
+            check_folder(folder)
+    for file in files:
+        if file is not None:
+            check_file(file)
+    for spec in plans or ():
+        check_spec(spec)
 
 
 def split_arguments(arguments: list[str] | None) -> tuple[str | None, list[str]]:

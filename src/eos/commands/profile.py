@@ -15,6 +15,7 @@ from eos.commands.options import (
     Out,
     Quiet,
     changes_of,
+    check_before_loading,
     split_arguments,
 )
 from eos.commands.progress import progress_bar
@@ -22,6 +23,7 @@ from eos.commands.search import load_placed
 from eos.errors import ConfigError
 
 if TYPE_CHECKING:
+    from eos.data.samples import Source
     from eos.models.backbone import Backbone
     from eos.searching.profile import Profile
     from eos.searching.settings import SearchConfig
@@ -46,6 +48,7 @@ def profile(
     """
     from eos.report.profile import draw_profile, show_profile
     from eos.searching.files import read_config
+    from eos.searching.opening import pick_sources
     from eos.searching.processes import Processes
 
     source, changes = split_arguments(arguments)
@@ -57,8 +60,10 @@ def profile(
         )
     processes = Processes()
     try:
+        check_before_loading(out)
+        sources = pick_sources(config.data, None, config)
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
-        found = profile_watched(backbone, config, out, quiet=quiet or not processes.main)
+        found = profile_watched(backbone, sources, config, out, quiet=quiet or not processes.main)
     finally:
         processes.leave()
     if not processes.main:
@@ -72,13 +77,16 @@ def profile(
 
 
 def profile_watched(
-    backbone: "Backbone", config: "SearchConfig", out: Path, *, quiet: bool
+    backbone: "Backbone",
+    sources: "tuple[Source, Source]",
+    config: "SearchConfig",
+    out: Path,
+    *,
+    quiet: bool,
 ) -> "Profile":
     """Measure the profile of a configuration's backbone with a progress bar."""
-    from eos.searching.opening import pick_sources
     from eos.searching.planner import find_profile, open_search
 
-    sources = pick_sources(config.data, None, config)
     with progress_bar("profile", quiet=quiet) as update:
 
         def watch(stage: str, done: int, total: int) -> None:

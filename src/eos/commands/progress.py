@@ -1,48 +1,96 @@
-"""Progress: one bar on stderr for every verb that takes long."""
+"""Progress: one line on stderr for every verb that takes long.
 
-from collections.abc import Iterator
+How far it is and the time left come first; what does not fit the terminal is left out whole.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.text import Text
+
+GAP = "  "  # between the parts of a line
+BAR, WITH_BAR = 20, 100  # columns of the bar, and of a terminal that has one
 
 
 class Update(Protocol):
-    """Sets the bar; ``label`` stands before it, ``note`` after it."""
+    """Sets the line; ``label`` stands at its begin, the ``notes`` after the time left."""
 
     def __call__(
-        self, done: float, total: float | None, *, label: str | None = None, note: str = ""
+        self,
+        done: float,
+        total: float | None,
+        *,
+        label: str | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         """Draw it."""
 
 
+class StatusColumn(ProgressColumn):
+    """Label, step of total, time left, notes and time so far, as many as fit."""
+
+    def __init__(self, console: Console, *, spare: int = 0) -> None:
+        super().__init__()
+        self.console, self.spare = console, spare
+
+    def render(self, task: Task) -> Text:
+        """Write the line."""
+        total = "?" if task.total is None else f"{task.total:.0f}"
+        parts = [task.description, f"{task.completed:.0f}/{total}"]
+        parts.append(f"left {clock(task.time_remaining)}")
+        parts += [*task.fields["notes"], f"so far {clock(task.elapsed)}"]
+        return Text(fitted(parts, self.console.width - self.spare), no_wrap=True)
+
+
+def clock(seconds: float | None) -> str:
+    """Write a duration.
+
+    >>> clock(3725.2), clock(None)
+    ('1:02:05', '-:--:--')
+    """
+    if seconds is None:
+        return "-:--:--"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def fitted(parts: Sequence[str], width: int) -> str:
+    """Join the first parts that fit, none of them cut.
+
+    >>> fitted(["step 3/9", "loss 0.5", "layers 2"], 20)
+    'step 3/9  loss 0.5'
+    """
+    count = len(parts)
+    while count > 1 and cell_len(GAP.join(parts[:count])) > width:
+        count -= 1
+    return GAP.join(parts[:count])
+
+
+def columns(console: Console) -> list[ProgressColumn]:
+    """Choose what a terminal shows: a bar only where it is wide."""
+    if console.width < WITH_BAR:
+        return [StatusColumn(console)]
+    return [StatusColumn(console, spare=BAR + 1), BarColumn(bar_width=BAR)]
+
+
 @contextmanager
-def progress_bar(label: str, *, quiet: bool) -> Iterator[Update]:
-    """Show a bar inside the block."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
-        bar = progress.add_task(label, total=None, note="")
+def progress_bar(label: str, *, quiet: bool, console: Console | None = None) -> Iterator[Update]:
+    """Show progress inside the block."""
+    console = console or Console(stderr=True)
+    with Progress(*columns(console), console=console, transient=True, disable=quiet) as progress:
+        bar = progress.add_task(label, total=None, notes=())
 
         def update(
-            done: float, total: float | None, *, label: str | None = None, note: str = ""
+            done: float,
+            total: float | None,
+            *,
+            label: str | None = None,
+            notes: Sequence[str] = (),
         ) -> None:
-            progress.update(bar, completed=done, total=total, description=label, note=note)
+            progress.update(bar, completed=done, total=total, description=label, notes=notes)
 
         yield update

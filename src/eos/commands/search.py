@@ -18,6 +18,7 @@ from eos.commands.options import (
     Out,
     Quiet,
     changes_of,
+    check_before_loading,
     split_arguments,
 )
 from eos.commands.progress import progress_bar
@@ -77,6 +78,7 @@ def as_data(found: "SearchResult", out: Path) -> dict[str, Any]:
         "plan": json.loads(found.plan.to_json()),
         "plans": {budget: json.loads(plan.to_json()) for budget, plan in found.plans.items()},
         "gaps": [gap.model_dump() for gap in found.gaps],
+        "skipped": found.skipped,
     }
 
 
@@ -91,18 +93,28 @@ def search_watched(
 ) -> "SearchResult":
     """Search with a progress bar; a second Ctrl-C stops at once, with a note on how to resume."""
     from eos.models.processor import load_processor
+    from eos.searching.opening import pick_sources
     from eos.searching.search import search as run_search
 
+    check_before_loading(out)
+    data, validation = pick_sources(config.data, None, config)
     try:
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
         processor = load_processor(config.backbone)
         with progress_bar("search", quiet=quiet or not processes.main) as update:
 
             def watch(status: "Status") -> None:
-                update(status.done, status.total, label=status.start, note=describe_status(status))
+                notes = describe_status(status)
+                update(status.done, status.total, label=status.start, notes=notes)
 
             return run_search(
-                backbone, config.data, config, processor=processor, out=out, watch=watch
+                backbone,
+                data,
+                config,
+                validation=validation,
+                processor=processor,
+                out=out,
+                watch=watch,
             )
     except KeyboardInterrupt:
         raise StoppedError(
@@ -137,13 +149,15 @@ def load_placed(
     )
 
 
-def describe_status(status: "Status") -> str:
-    """Describe the present step in a line."""
+def describe_status(status: "Status") -> list[str]:
+    """Describe the present step in a few words each, the loss first."""
     if status.loss is None:
-        return ""
-    layers = ",".join(map(str, status.layers)) or "none"
-    skipped = f" skipped {status.skipped}" if status.skipped else ""
-    return (
-        f"loss {status.loss:.4f}  N {status.final_tokens}  Σg {status.active_layers:.2f}  "
-        f"FLOPs x{status.flops_ratio:.3f}  layers {layers}{skipped}"
-    )
+        return []
+    notes = [
+        f"loss {status.loss:.4f}",
+        f"N {status.final_tokens}",
+        f"FLOPs x{status.flops_ratio:.3f}",
+        f"Σg {status.active_layers:.2f}",
+        f"layers {','.join(map(str, status.layers)) or 'none'}",
+    ]
+    return notes + ([f"skipped {status.skipped}"] if status.skipped else [])

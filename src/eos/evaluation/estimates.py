@@ -59,6 +59,37 @@ def macro(scores: Sequence[Score]) -> Score:
     )
 
 
+def write_accuracy(score: Score) -> str:
+    """Write an accuracy and its standard error.
+
+    >>> write_accuracy(Score(accuracy=92.06, stderr=0.4, n=100))
+    '92.1 ± 0.4'
+    """
+    return f"{score.accuracy:.1f} ± {score.stderr:.1f}"
+
+
+def write_difference(score: Score) -> str:
+    """Write a difference to the full model and its standard error; a dash for the model itself."""
+    paired = score.difference
+    return "-" if paired is None else f"{signed(paired.points)} ± {paired.stderr:.1f}"
+
+
+def write_interval(score: Score) -> str:
+    """Write the 95% interval of a difference; a dash for the full model."""
+    paired = score.difference
+    return "-" if paired is None else f"{signed(paired.low)} to {signed(paired.high)}"
+
+
+def signed(points: float) -> str:
+    """Write points with their sign.
+
+    >>> signed(-0.46), signed(-0.04)
+    ('−0.5', '0.0')
+    """
+    rounded = round(points, 1)  # first: -0.04 has no sign
+    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
+
+
 def _difference(found: Estimate) -> Difference:
     error = round(found.stderr, DIGITS)
     return Difference(

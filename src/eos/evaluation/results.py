@@ -4,18 +4,31 @@ Each run's accuracies with standard errors, beside the full model's on the same 
 """
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from eos.config import Artifact, Frozen
+from eos.errors import ConfigError
 from eos.estimates import DIGITS
-from eos.evaluation.estimates import Score, macro, score
+from eos.evaluation.estimates import (
+    Score,
+    macro,
+    score,
+    write_accuracy,
+    write_difference,
+    write_interval,
+)
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.tasks import Task
 from eos.space.plan import Expected, Plan
+from eos.tables import text_table
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]  # an optional package
 
 
 class FamilyInfo(Frozen):
@@ -64,6 +77,50 @@ class Results(Artifact):
         """Find a run's row."""
         return {row.name: row for row in self.rows}[name]
 
+    def to_dataframe(self, *, families: bool = False) -> "pandas.DataFrame":
+        """Give a pandas table: a row a run, or a row for each run and family.
+
+        Accuracies and differences are in points of 100; the full model has no difference (NaN).
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ConfigError(
+                "expected the package pandas for a data frame, found none; install it with "
+                "`pip install pandas`"
+            ) from None
+        if not families:
+            return pandas.DataFrame([_flat(row, row.average) for row in self.rows])
+        found = [
+            {"run": row.name, "family": name, **_flat(row, own)}
+            for row in self.rows
+            for name, own in row.families.items()
+        ]
+        return pandas.DataFrame(found)
+
+    def __str__(self) -> str:
+        """Draw a plain table: a row a run with its cost, accuracy and difference."""
+        shown = ", blank images" if self.blank else ""
+        head = (
+            f"{self.backbone}, {self.visual_tokens} visual tokens, {self.num_layers} layers; task "
+            f"{self.task}, split {self.split}, seed {self.seed}{shown}"
+        )
+        rows = [
+            [
+                row.name,
+                str(row.cost.final_tokens),
+                f"{row.cost.flops_ratio:.3f}",
+                *(write(row.average) for write in WRITTEN),
+            ]
+            for row in self.rows
+        ]
+        note = "accuracy in %, difference to full in points, each ± standard error"
+        return "\n".join([head, text_table(PRINTED, rows), note])
+
+
+PRINTED = ("run", "final", "FLOPs", "accuracy", "difference", "95% interval")
+WRITTEN = (write_accuracy, write_difference, write_interval)
+
 
 def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan) -> Results:
     """Score all runs that have answered every question; ``unreduced`` has the full model's cost."""
@@ -97,6 +154,22 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
         families=families,
         rows=rows,
     )
+
+
+def _flat(row: ResultRow, own: Score) -> dict[str, Any]:
+    """Write a run's cost and one of its scores as the cells of a row."""
+    paired = own.difference
+    return {
+        "run": row.name,
+        **row.cost.model_dump(exclude={"text_tokens", "flops_formula"}),
+        "accuracy": own.accuracy,
+        "stderr": own.stderr,
+        "n": own.n,
+        "difference": nan if paired is None else paired.points,
+        "difference_stderr": nan if paired is None else paired.stderr,
+        "low": nan if paired is None else paired.low,
+        "high": nan if paired is None else paired.high,
+    }
 
 
 def _answered(

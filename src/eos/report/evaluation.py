@@ -3,10 +3,17 @@
 from collections.abc import Callable, Collection, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from eos.evaluation.estimates import Difference, Score
+from eos.evaluation.estimates import (
+    Score,
+    signed,
+    write_accuracy,
+    write_difference,
+    write_interval,
+)
 from eos.evaluation.results import ResultRow, Results
+from eos.report.layout import Cell, Grid, show_grid
 
 COSTS = ("final", "mean", "FLOPs")
 DIFFERENCE, INTERVAL = "difference to full", "95%"
@@ -33,8 +40,8 @@ def show_evaluation(results: Results, *, width: int | None = None) -> None:
     """Print a table for each group of families, one of averages and costs, and the caption."""
     console = Console(width=width)
     for group in _groups(results):
-        console.print(_group_table(results, group))
-    console.print(summary_table(results))
+        show_grid(console, _group_grid(results, group))
+    show_grid(console, summary_grid(results))
     for paragraph in caption(results):
         console.print(paragraph, highlight=False, markup=False)
 
@@ -48,14 +55,14 @@ def markdown(results: Results) -> str:
     chances = [_chance(results, own) for own in _columns(results)]
     lines.append(_line(["*chance*", "", "", "", *chances]))
     lines += [
-        _line([f"`{row.name}`", *_costs(row), *_each(row, names, groups, _accuracy)])
+        _line([f"`{row.name}`", *_costs(row), *_each(row, names, groups, write_accuracy)])
         for row in results.rows
     ]
     if len(results.rows) > 1:
         header = ["run", "final", *names, *averages, INTERVAL]
         lines += ["", _line(header), _line(["---"] + ["---:"] * (len(header) - 1))]
     for row in results.rows[1:]:
-        cells = [*_each(row, names, groups, _paired), _interval(row.average)]
+        cells = [*_each(row, names, groups, write_difference), write_interval(row.average)]
         lines.append(_line([f"`{row.name}`", str(row.cost.final_tokens), *cells]))
     members = "; ".join(
         f"{group}: " + ", ".join(_members(results, group, imitated=True)) for group in groups
@@ -63,38 +70,31 @@ def markdown(results: Results) -> str:
     return "\n".join([*lines, "", *caption(results), "", f"Families: {members}.", ""])
 
 
-def _group_table(results: Results, group: str) -> Table:
+def _group_grid(results: Results, group: str) -> Grid:
     names = _members(results, group)
-    table = Table(title=f"{group} families", title_justify="left")
-    table.add_column("run", overflow="fold")
-    for name in [*names, group]:
-        table.add_column(name, justify="right", no_wrap=True)
     chances = [_chance(results, own) for own in [*([name] for name in names), names]]
-    table.add_row("chance", *chances, style="dim", end_section=True)
-    for place, row in enumerate(results.rows):
+    rows: list[list[Cell]] = [[Text(cell, style="dim") for cell in ["chance", *chances]]]
+    for row in results.rows:
         scores = [*(row.families[name] for name in names), row.groups[group]]
-        table.add_row(row.name, *map(_stacked, scores), end_section=place == 0)
-    return table
+        rows.append([row.name, *map(_stacked, scores)])
+    title = f"{group} families"
+    return Grid(["run", *names, group], rows, title=title, lines_after=(0, 1))
 
 
-def summary_table(results: Results, *, lines_after: Collection[int] = (0,)) -> Table:
+def summary_grid(results: Results, *, lines_after: Collection[int] = (0,)) -> Grid:
     """Lay out averages and costs, a line after the rows of these places."""
     groups = _groups(results)
-    table = Table(title="averages over families, and costs", title_justify="left")
-    table.add_column("run", overflow="fold")
-    for name in [*COSTS, *groups, "average", DIFFERENCE, INTERVAL]:
-        table.add_column(name, justify="right")
-    for place, row in enumerate(results.rows):
-        accuracies = [_accuracy(row.groups[group]) for group in groups]
-        cells = [*_costs(row), *accuracies, _accuracy(row.average)]
-        table.add_row(
+    rows = [
+        [
             row.name,
-            *cells,
-            _paired(row.average),
-            _interval(row.average),
-            end_section=place in lines_after,
-        )
-    return table
+            *_costs(row),
+            *(write_accuracy(row.groups[group]) for group in groups),
+            *(write(row.average) for write in (write_accuracy, write_difference, write_interval)),
+        ]
+        for row in results.rows
+    ]
+    columns = ["run", *COSTS, *groups, "average", DIFFERENCE, INTERVAL]
+    return Grid(columns, rows, title="averages over families, and costs", lines_after=lines_after)
 
 
 def _groups(results: Results) -> list[str]:
@@ -133,31 +133,11 @@ def _costs(row: ResultRow) -> list[str]:
     return [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
 
 
-def _accuracy(score: Score) -> str:
-    return f"{score.accuracy:.1f} ± {score.stderr:.1f}"
-
-
-def _paired(score: Score) -> str:
-    paired: Difference | None = score.difference
-    return "-" if paired is None else f"{_signed(paired.points)} ± {paired.stderr:.1f}"
-
-
-def _interval(score: Score) -> str:
-    paired = score.difference
-    return "-" if paired is None else f"{_signed(paired.low)} to {_signed(paired.high)}"
-
-
 def _stacked(score: Score) -> str:
     lines = [f"{score.accuracy:.1f}±{score.stderr:.1f}"]
     if score.difference is not None:
-        lines.append(f"{_signed(score.difference.points)}±{score.difference.stderr:.1f}")
+        lines.append(f"{signed(score.difference.points)}±{score.difference.stderr:.1f}")
     return "\n".join(lines)
-
-
-def _signed(points: float) -> str:
-    # round first: -0.04 is written 0.0, without a sign
-    rounded = round(points, 1)
-    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
 
 
 def _line(cells: Sequence[str]) -> str:

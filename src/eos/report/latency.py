@@ -1,9 +1,10 @@
 """The table of `eos bench`."""
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from eos.evaluation.latency import LatencyReport, Row
+from eos.report.layout import Cell, Grid, show_grid
 
 MAX_OVER_BOUND = 1.05  # of prefill, and
 MAX_OVERHEAD = 0.03  # of our own share of it: targets; rows above them are red
@@ -25,19 +26,15 @@ LATENCY_COLUMNS = (
 def show_latency(report: LatencyReport, *, width: int | None = None) -> None:
     """Print one row a plan, and what the columns and conditions are."""
     console = Console(width=width)
-    table = Table()
-    table.add_column("plan", overflow="fold")
-    for column in LATENCY_COLUMNS:
-        table.add_column(column, justify="right")
-    for row in report.rows:
-        table.add_row(row.name, *_cells(row), end_section=row is report.rows[0])
-    console.print(table)
+    rows = [[row.name, *_cells(row)] for row in report.rows]
+    show_grid(console, Grid(["plan", *LATENCY_COLUMNS], rows, lines_after=(0,)))
     console.print(
         f"{report.model}, {report.num_layers} layers, {report.visual_tokens} visual + "
         f"{report.text_tokens} text tokens, batch {report.batch}; torch {report.torch}, "
         f"{report.threads} threads, {report.device}, {report.dtype}; medians of {report.repeats} "
         f"interleaved rounds, {report.decode_tokens} decoded tokens each.",
         highlight=False,
+        markup=False,
     )
     console.print(
         "final, mean: visual tokens left, and entering a layer. FLOPs, time, KV: over the full "
@@ -45,12 +42,15 @@ def show_latency(report: LatencyReport, *, width: int | None = None) -> None:
         f"round by round (target: at most {MAX_OVER_BOUND:g}). ours: share of prefill spent in "
         f"scoring and reducing (target: at most {MAX_OVERHEAD:.0%}).",
         highlight=False,
+        markup=False,
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    exact = "" if row.kv_exact else f" [red]not {row.kv_bytes_expected / 2**20:.1f}[/red]"
-    return (
+def _cells(row: Row) -> list[Cell]:
+    held = Text(f"{row.kv_bytes / 2**20:.1f}")
+    if not row.kv_exact:
+        held.append(f" not {row.kv_bytes_expected / 2**20:.1f}", style="red")
+    return [
         str(row.final_tokens),
         f"{row.mean_tokens:.1f}",
         f"x{row.flops_ratio:.3f}",
@@ -61,9 +61,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         _within(row.overhead, MAX_OVERHEAD, f"{row.overhead:.2%}") if row.overhead else "-",
         f"{row.decode_ms:.2f}",
         f"x{row.kv_ratio:.3f}",
-        f"{row.kv_bytes / 2**20:.1f}{exact}",
-    )
+        held,
+    ]
 
 
-def _within(value: float, target: float, text: str) -> str:
-    return text if value <= target else f"[red]{text}[/red]"
+def _within(value: float, target: float, text: str) -> Text:
+    return Text(text, style="" if value <= target else "red")

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from eos.report.layout import Grid, show_grid
 from eos.searching.profile import Profile
 
 
@@ -27,21 +27,19 @@ def show_profile(profile: Profile, *, width: int | None = None) -> None:
     curves = best_curves(profile)
     counts = next(iter(curves.values()))[1]
     title = "Disagreement with the full model after pruning at one site, best scorer"
-    table = Table(title=title, title_justify="left")
-    table.add_column("after layer", justify="right")
-    table.add_column("score")
-    for count in counts:
-        table.add_column(f"keep {count}", justify="right")
+    rows = []
     for site, (name, _, means, errors) in curves.items():
         cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(means, errors, strict=True)]
-        table.add_row("input" if site < 0 else str(site), name, *cells)
+        rows.append(["input" if site < 0 else str(site), name, *cells])
+    columns = ["after layer", "score", *(f"keep {count}" for count in counts)]
     console = Console(width=width)
-    console.print(table)
+    show_grid(console, Grid(columns, rows, title=title, keys=2))
     samples = max(point.samples for point in profile.points)
     console.print(
         f"{profile.backbone}, {samples} samples of {profile.data.split()[0]} data, "
         f"{profile.passes:.0f} forward passes of one sample through the full decoder",
         highlight=False,
+        markup=False,
     )
 
 

@@ -4,10 +4,11 @@ from math import isinf
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from eos.estimates import Estimate
+from eos.report.layout import Grid, show_grid
 from eos.searching.result import SearchResult
+from eos.searching.run import skipped_files
 from eos.space.plan import Plan
 from eos.space.step import Operator
 
@@ -33,38 +34,32 @@ def regime_rows(plan: Plan) -> list[list[str]]:
 def show_search(found: SearchResult, out: Path, *, width: int | None = None) -> None:
     """Print the found regime layer by layer, the plan's costs, and the discretisation gap."""
     console = Console(width=width)
-    table = Table(title="The searched operator at each layer that reduces", title_justify="left")
-    for column in OPERATOR_COLUMNS:
-        table.add_column(
-            column, justify="left" if column in ("slot", "score", "regime") else "right"
-        )
-    for row in regime_rows(found.plan):
-        table.add_row(*row)
-    console.print(table)
+    title = "The searched operator at each layer that reduces"
+    rows = regime_rows(found.plan)
+    show_grid(console, Grid(OPERATOR_COLUMNS, rows, title=title, left=("score", "regime")))
     cost = found.plan.expected
     console.print(
         f"{found.plan.backbone}, {_origin(found)}: {cost.final_tokens} final tokens, "
         f"{cost.mean_tokens:.1f} mean entering a layer, FLOPs x{cost.flops_ratio:.3f}, KV cache "
         f"x{cost.kv_bytes_ratio:.3f} (prefill with {cost.text_tokens} text tokens)",
         highlight=False,
+        markup=False,
     )
-    if found.stages:
-        console.print(_stages_table(found))
-        console.print(
-            f"saved {', '.join(str(path) for path in saved(found, out))}", highlight=False
-        )
-        return
-    gaps = Table(
-        title="Validation loss on the way from Θ to the plan (cross-entropy of the answers)",
-        title_justify="left",
-    )
-    for column in ("budget", "full model", "Θ's own pass", "plan", "discretisation gap", "samples"):
-        gaps.add_column(column, justify="right")
-    for gap in found.gaps:
-        cells = [_estimate(x) for x in (gap.full, gap.theta, gap.plan, gap.gap)]
-        gaps.add_row(str(gap.budget), *cells, str(gap.samples))
-    console.print(gaps)
-    console.print(f"saved {out / 'theta.json'} and {out / 'plan.json'}", highlight=False)
+    show_grid(console, _stages_grid(found) if found.stages else _gaps_grid(found))
+    for line in closing(found, out):
+        # paths are not broken, so that they can be copied
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def closing(found: SearchResult, out: Path) -> list[str]:
+    """Name the files of a search, and say how many samples it could not use."""
+    files = saved(found, out) if found.stages else [out / "theta.json", out / "plan.json"]
+    lines = [f"saved {', '.join(map(str, files))}"]
+    if found.skipped:
+        where = ", ".join(map(str, skipped_files(out)))
+        samples = "1 sample was" if found.skipped == 1 else f"{found.skipped} samples were"
+        lines.append(f"{samples} skipped; ids and reasons: {where}")
+    return lines
 
 
 def _origin(found: SearchResult) -> str:
@@ -76,18 +71,28 @@ def saved(found: SearchResult, out: Path) -> list[Path]:
     return [out / "plan.json", *(out / f"plan-{budget}.json" for budget in found.plans)]
 
 
-def _stages_table(found: SearchResult) -> Table:
+def _stages_grid(found: SearchResult) -> Grid:
     """Show what each stage of the search found, and at what cost."""
-    title = "How far the plan's answers are from the full model's, stage by stage"
-    table = Table(title=title, title_justify="left")
-    for column in ("budget", "stage", "plans tried", "disagreement", "passes", "after layers"):
-        table.add_column(column, justify="left" if column == "stage" else "right")
+    rows = []
     for budget, stages in found.stages.items():
         for stage in stages:
             steps = ", ".join(f"{step.layer}: {step.keep}" for step in stage.steps)
             row = [stage.name, str(stage.tried), _estimate(stage.disagreement)]
-            table.add_row(str(budget), *row, f"{stage.passes:.0f}", steps)
-    return table
+            rows.append([str(budget), *row, f"{stage.passes:.0f}", steps])
+    columns = ["budget", "stage", "plans tried", "disagreement", "passes", "after layers"]
+    title = "How far the plan's answers are from the full model's, stage by stage"
+    return Grid(columns, rows, title=title, keys=2)
+
+
+def _gaps_grid(found: SearchResult) -> Grid:
+    """Show the losses on the way from Θ to the plans."""
+    rows = []
+    for gap in found.gaps:
+        cells = [_estimate(x) for x in (gap.full, gap.theta, gap.plan, gap.gap)]
+        rows.append([str(gap.budget), *cells, str(gap.samples)])
+    columns = ["budget", "full model", "Θ's own pass", "plan", "discretisation gap", "samples"]
+    title = "Validation loss on the way from Θ to the plan (cross-entropy of the answers)"
+    return Grid(columns, rows, title=title)
 
 
 def _estimate(value: Estimate) -> str:

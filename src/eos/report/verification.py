@@ -1,22 +1,19 @@
 """The tables of `eos verify`."""
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from eos.evaluation.verify import STAND_IN_BOUND, Check, Verification
+from eos.report.layout import Cell, Grid, show_grid
 
 
-def show_verification(verification: Verification) -> None:
+def show_verification(verification: Verification, *, width: int | None = None) -> None:
     """Print Listing 3, the exact limits, and how far the finite stand-ins can be trusted."""
-    console = Console()
-    console.print(
-        _table(
-            "Listing 3: seed 42, finite stand-ins, max|unified - reference|", verification.listing
-        )
-    )
-    console.print(
-        _table("Exact limits: worst case, relative to the largest entry", verification.limits)
-    )
+    console = Console(width=width)
+    first = "Listing 3: seed 42, finite stand-ins, max|unified - reference|"
+    show_grid(console, _grid(first, verification.listing))
+    second = "Exact limits: worst case, relative to the largest entry"
+    show_grid(console, _grid(second, verification.limits))
     if verification.near_ties:
         console.print(f"{verification.near_ties} merge cases set aside: two anchors nearly tie.")
     for trial in verification.stand_ins:
@@ -29,15 +26,11 @@ def show_verification(verification: Verification) -> None:
     console.print("[green]verified[/green]" if verification.passed else "[red]NOT verified[/red]")
 
 
-def _table(title: str, checks: list[Check]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in ("corner", "dtype"):
-        table.add_column(column)
-    for column in ("cases", "discrepancy", "tolerance"):
-        table.add_column(column, justify="right")
-    table.add_column("")
+def _grid(title: str, checks: list[Check]) -> Grid:
+    rows: list[list[Cell]] = []
     for check in checks:
-        verdict = "ok" if check.passed else "[red]above[/red]"
+        verdict = Text("ok") if check.passed else Text("above", style="red")
         numbers = (str(check.cases), f"{check.discrepancy:.2e}", f"{check.tolerance:.2e}")
-        table.add_row(check.corner.upper(), check.dtype, *numbers, verdict)
-    return table
+        rows.append([check.corner.upper(), check.dtype, *numbers, verdict])
+    columns = ["corner", "dtype", "cases", "discrepancy", "tolerance", ""]
+    return Grid(columns, rows, title=title, keys=2, left=("",))

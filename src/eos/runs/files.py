@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from eos.errors import ConfigError
 
@@ -29,3 +30,28 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
         raise ConfigError(
             f"cannot write {path}: {failure.strerror}; what was there is unchanged"
         ) from None
+
+
+def check_folder(folder: str | Path) -> None:
+    """Raise unless files can be written to a folder, which need not exist; nothing is left there.
+
+    Long work calls this first: an output that cannot be written is reported before it, not after.
+    """
+    folder = Path(folder).absolute()
+    try:
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        with TemporaryFile(dir=existing):
+            pass
+    except OSError as failure:
+        raise ConfigError(
+            f"expected a folder that can be written to, found {folder}: {failure.strerror}; name "
+            "another"
+        ) from None
+
+
+def check_file(path: str | Path) -> None:
+    """Raise unless a file can be written, or replaced; nothing is left there."""
+    path = Path(path)
+    if path.is_dir():
+        raise ConfigError(f"expected a file to write, found the folder {path}; name a file in it")
+    check_folder(path.parent)

@@ -19,7 +19,7 @@ from eos.runs.environment import environment
 from eos.runs.journal import Journal
 from eos.searching.folder import Racer, State, load_state, prepare
 from eos.searching.processes import Processes, Trackers
-from eos.searching.run import Run, Watch, logged, note_skipped
+from eos.searching.run import Run, Watch, logged, note_skipped, skipped_journal
 from eos.searching.schedule import first_theta, turn_at
 from eos.searching.settings import SearchConfig
 
@@ -64,12 +64,13 @@ def open_run(
         folder,
         state,
         Journal(folder / "history.jsonl"),
-        Journal(folder / f"skipped{'' if processes.main else f'-{processes.rank}'}.jsonl"),
+        skipped_journal(folder, processes),
         Trackers(config.trackers if processes.main else (), folder, config.model_dump(mode="json")),
         watch,
     )
     _rewind(run)
     note_skipped(run.unused, -1, validation_batch.skipped)
+    run.unused.flush()
     return run
 
 

@@ -27,7 +27,7 @@ from eos.searching.processes import Processes
 from eos.searching.profile import Origin, Profile, measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe
-from eos.searching.run import MOST_SKIPPED, note_skipped
+from eos.searching.run import MOST_SKIPPED, note_skipped, skipped_journal
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.mixture import components
@@ -59,6 +59,7 @@ class Search:
     folder: Path
     visual_tokens: int
     name: str
+    unused: Journal
     watch: Watch | None = None
 
     def tell(self, stage: str, done: int, total: int) -> None:
@@ -96,11 +97,11 @@ def open_search(
     if processes.main:
         sites = backbone.num_layers
         prepare(folder, config, environment=describe_environment(backbone, config), sites=sites)
-        unused = Journal(folder / "skipped.jsonl")
-        unused.rewind(0)
-        note_skipped(unused, 0, batch.skipped)
-        unused.flush()
     processes.wait()
+    unused = skipped_journal(folder, processes)
+    unused.rewind(0)
+    note_skipped(unused, 0, batch.skipped)
+    unused.flush()
     facts = {"backbone": fingerprint(backbone.model), "validation": validation.source.describe()}
     trials = Journal(folder / "trials.jsonl")
     judge = Judge(
@@ -109,7 +110,9 @@ def open_search(
     processes.wait()
     name = model_name(backbone.model)
     pieces = min(deciding, len(judge.pieces))
-    return Search(backbone, config, judge, pieces, train, processes, folder, tokens, name, watch)
+    return Search(
+        backbone, config, judge, pieces, train, processes, folder, tokens, name, unused, watch
+    )
 
 
 def find_plans(search: Search) -> dict[int, Found]:
@@ -150,6 +153,7 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
         search.tell(f"gradient, {space.budget} tokens", 0, config.steps)
         folder = search.folder / f"gradient-{space.budget}"
         shared = {"judge": deciding, "space": space, "reader": search.train}
+        shared |= {"unused": search.unused}
         found = refine(found, **shared, config=config, folder=folder)  # type: ignore[arg-type]
     judge.passes = deciding.passes
     rest = range(search.pieces, len(judge.pieces))

@@ -28,6 +28,7 @@ from eos.searching.explore import Found, measured, stage
 from eos.searching.folder import Racer, State, load_state, save_state
 from eos.searching.judge import Judge, disagreement, flops_share, plan_name
 from eos.searching.points import theta_of
+from eos.searching.run import note_skipped
 from eos.searching.schedule import learning_rate
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
@@ -56,6 +57,7 @@ def refine(
     reader: Reader,
     config: SearchConfig,
     folder: Path,
+    unused: Journal | None = None,
 ) -> Found:
     """Descend on the operators of the best plan.
 
@@ -66,9 +68,13 @@ def refine(
         reader: of the samples to learn from.
         config: steps, batch, lr and seed of the descent.
         folder: where it is checkpointed.
+        unused: where samples are named that cannot be used.
     """
     plan, processes = found.best.plan, judge.processes
     teacher = _teacher(judge, reader, config)
+    if unused is not None:
+        note_skipped(unused, 0, teacher.batch.skipped)
+        unused.flush()
     theta = free_operators(plan)
     optimizer = torch.optim.AdamW(operator_weights(theta), lr=config.lr, weight_decay=0.0)
     state = State([Racer(theta, optimizer)], {**judge.facts, "plan": plan_name(plan)})

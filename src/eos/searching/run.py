@@ -128,6 +128,24 @@ def note_skipped(journal: Journal, turn: int, skipped: Sequence[Skipped]) -> Non
         journal.append(turn, {"id": sample.id, "reason": sample.reason})
 
 
+def skipped_journal(folder: Path, processes: Processes) -> Journal:
+    """Where a process names the samples that it does not use."""
+    own = "" if processes.main else f"-{processes.rank}"
+    return Journal(folder / f"skipped{own}.jsonl")
+
+
+def skipped_files(folder: Path) -> list[Path]:
+    """List the files, of whichever process, that name samples."""
+    found = sorted(folder.glob("skipped*.jsonl"))
+    return [path for path in found if Journal(path).whole_lines()]
+
+
+def count_skipped(folder: Path) -> int:
+    """Count the samples that a run's files name, each once however often it was skipped."""
+    entries = [entry for path in skipped_files(folder) for entry in Journal(path).entries()]
+    return len({entry["id"] for entry in entries})
+
+
 def keep_step(run: Run, found: StepGradients) -> None:
     """Count, save when it is time, and stop if it must be."""
     state, config = run.state, run.config

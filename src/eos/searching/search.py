@@ -4,7 +4,7 @@
 the step or a file of the run directory. Rerun to resume: it ends with the same Θ.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,6 +28,7 @@ from eos.searching.run import (
     Status,
     Watch,
     check_finite,
+    count_skipped,
     keep_step,
     logged,
     note_skipped,
@@ -144,7 +145,8 @@ def _answer(run: Run) -> SearchResult:
         plan = Plan.load(path)
         found = plan.provenance.get("search", {}).get("gaps", [])
         gaps = [Gap.model_validate(gap) for gap in found]
-        return SearchResult(theta, plan, _rescaled(plan, config), start, tuple(gaps))
+        run.processes.wait()
+        return _result(run, theta, plan, gaps)
     plan = Plan.from_theta(theta, budget=config.budget)
     exam = {"reader": run.validation_reader, "batch": run.validation_batch}
     gaps = measure_gaps(theta, config, run.backbone, **exam)  # type: ignore[arg-type]
@@ -155,12 +157,15 @@ def _answer(run: Run) -> SearchResult:
     if run.processes.main:
         theta.save(run.folder / "theta.json")
         plan.save(path)
-    return SearchResult(theta, plan, _rescaled(plan, config), start, tuple(gaps))
+    return _result(run, theta, plan, gaps)
 
 
-def _rescaled(plan: Plan, config: SearchConfig) -> dict[int, Plan]:
-    """Rescale a plan to every budget of a search."""
-    return {budget: plan.rescaled(budget) for budget in config.all_budgets}
+def _result(run: Run, theta: Theta, plan: Plan, gaps: Sequence[Gap]) -> SearchResult:
+    """Rescale the plan to every budget of the search, and count what was not used."""
+    config, start = run.config, run.config.names[run.state.winner]
+    plans = {budget: plan.rescaled(budget) for budget in config.all_budgets}
+    skipped = count_skipped(run.folder)
+    return SearchResult(theta, plan, plans, start, tuple(gaps), skipped=skipped)
 
 
 def _plan(search: Search) -> SearchResult:
@@ -179,7 +184,8 @@ def _plan(search: Search) -> SearchResult:
         plan.save(search.folder / "plan.json")
     search.processes.wait()
     stages = {budget: own.stages for budget, own in found.items()}
-    return SearchResult(theta, plan, plans, config.method, stages=stages)
+    skipped = count_skipped(search.folder)
+    return SearchResult(theta, plan, plans, config.method, stages=stages, skipped=skipped)
 
 
 def _provenance(search: Search, found: Found) -> dict[str, Any]:

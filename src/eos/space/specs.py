@@ -35,15 +35,34 @@ def read_spec(
     ``budget`` is that of a preset named without one; the plan of a file is rescaled to it. ``kind``
     says what budgets count, as in `Plan.preset`.
     """
-    name, equals, file = spec.rpartition("=")
-    path = Path(file)
-    if equals or path.exists() or path.suffix == ".json":
+    file = _file(spec)
+    if file is not None:
+        name, path = file
         folder = path if path.is_dir() else path.parent
         main = path.is_dir() or path.stem in ("plan", "theta")
         own = folder.resolve().name if main else path.stem
         return [(name or own, _load(path, budget=budget, kind=kind))]
     name, budgets = _split(spec, budget)
     return [(f"{name}@{count}", _make(name, count, target, kind=kind)) for count in budgets]
+
+
+def check_spec(spec: str) -> None:
+    """Raise if a spec's file cannot be read, or its name is unknown; no model's sizes are needed.
+
+    >>> check_spec("fastv@64")
+    """
+    file = _file(spec)
+    if file is None:
+        _split(spec, None)
+    else:
+        _load(file[1], budget=None, kind="final")
+
+
+def _file(spec: str) -> tuple[str, Path] | None:
+    """Read a spec as a name, which may be empty, and a file or folder; None if it is a preset."""
+    name, equals, file = spec.rpartition("=")
+    path = Path(file)
+    return (name, path) if equals or path.exists() or path.suffix == ".json" else None
 
 
 def _load(path: Path, *, budget: int | None, kind: BudgetKind) -> Plan:
