@@ -51,7 +51,7 @@ def test_control_c_says_how_to_resume(sibling, tmp_path, capsys, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(module.Ledger, "append", interrupted)
-        assert ask(sibling, tmp_path) == 1
+        assert ask(sibling, tmp_path) == 130
     message = capsys.readouterr().err
     assert "Rerun the same command to resume" in message
     assert "Traceback" not in message

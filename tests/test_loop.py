@@ -176,7 +176,7 @@ def test_control_c_saves_and_says_how_to_go_on(backbone, finished, tmp_path):
         if status.done == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(EosError, match=r"stopped after 3 of 5 steps.*The same command goes on"):
+    with pytest.raises(EosError, match=r"stopped after 3 of 5 steps.*Rerun to resume"):
         searched(backbone, out, watch=interrupt)
     assert signal.getsignal(signal.SIGINT) is before
     assert len(history(out)) == 3

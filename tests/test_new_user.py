@@ -98,6 +98,12 @@ def test_9_values_on_the_command_line_are_blamed_for_themselves():
         read_config(None, ["data.file=mix.json"])
 
 
+def test_9_the_order_of_values_does_not_matter():
+    given = ["data.file=mix.json", "data.images=here", "data.kind=llava"]
+    found = [read_config(None, order).data for order in (given, given[::-1])]
+    assert found[0] == found[1] == eos.LlavaData(file="mix.json", images="here")
+
+
 def test_9_errors_are_ours(run):
     with pytest.raises(ConfigError, match=r"gamma: .* 1, found 2"):
         eos.Operator(gamma=2)

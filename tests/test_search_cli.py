@@ -132,9 +132,9 @@ def test_control_c_in_a_terminal(sibling, tmp_path, capsys):
 
     impatient = threading.Thread(target=interrupt)
     impatient.start()
-    assert cli.main(command(sibling, out, "steps=400")) == 1
+    assert cli.main(command(sibling, out, "steps=400")) == 130
     impatient.join()
-    assert "The same command goes on from there" in capsys.readouterr().err
+    assert "Rerun to resume" in capsys.readouterr().err
     assert eos.Theta.load(out / "theta.json")
 
 

@@ -57,7 +57,8 @@ def _is_valid(data: dict[str, Any]) -> bool:
 def changed(data: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """Put ``key=value`` into a configuration; dots lead inside, values are YAML."""
     result, problems = _copied(data), []
-    for change in changes:
+    # another kind has other keys, so it is set before them, wherever it stands
+    for change in sorted(changes, key=lambda given: ".kind=" not in given):
         key, equals, text = change.partition("=")
         if not equals or not key:
             problems.append(f"expected key=value, found {change!r}")
