@@ -13,6 +13,7 @@ from eos.commands.options import (
     BatchSize,
     Device,
     DtypeChoice,
+    MetricChoice,
     Out,
     Plans,
     Quiet,
@@ -20,7 +21,7 @@ from eos.commands.options import (
     load_chosen,
 )
 from eos.commands.progress import progress_bar
-from eos.errors import StoppedError
+from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
     from eos.evaluation.results import Results
@@ -34,10 +35,31 @@ def evaluate(
     backbone: Backbone = "miniature",
     plans: Plans = None,
     tasks: Annotated[
-        str, typer.Option(help="A task, or some of its families: mini:presence,counting.")
-    ] = "mini",
-    split: Annotated[str, typer.Option(help="Which set of questions.")] = "test",
-    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 100,
+        str | None,
+        typer.Option(
+            help="A task, or some of its families: mini:presence,counting; by default mini."
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Which set of a task's questions; by default test.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Conversations in LLaVA's JSON instead of a task; the last answer counts."
+        ),
+    ] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images of --data.")] = None,
+    metric: Annotated[
+        MetricChoice | None,
+        typer.Option(
+            help="Of --data: the reference occurs in the prediction as whole words (contains, by "
+            "default), or has the same words (exact)."
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(help="Questions of each family, or of --data, at most.")
+    ] = 100,
     blank: Annotated[
         bool, typer.Option("--blank", help="Show grey images: accuracy without seeing.")
     ] = False,
@@ -53,12 +75,32 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
+    own = own_questions(data, images, metric)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     questions = {"task": tasks, "split": split, "limit": limit, "seed": seed, "blank": blank}
+    questions |= own
     results = evaluate_watched(
         loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
     )
     show_results(results, out, document=markdown, as_json=as_json)
+
+
+def own_questions(
+    data: Path | None, images: Path | None, metric: MetricChoice | None
+) -> dict[str, Any]:
+    """Open one's own data before the model is loaded."""
+    if (data is None) != (images is None):
+        raise ConfigError(
+            "expected --data FILE and --images FOLDER together; found only "
+            f"{'--images' if data is None else '--data'}"
+        )
+    chosen: dict[str, Any] = {"metric": metric and metric.value}
+    if data is None:
+        return chosen
+    from eos.data.settings import LlavaData
+    from eos.data.sources import open_source
+
+    return {**chosen, "data": open_source(LlavaData(file=str(data), images=str(images)))}
 
 
 def show_results(results: "Results", out: Path, *, document: Path | None, as_json: bool) -> None:

@@ -34,6 +34,13 @@ class Attention(str, Enum):
     flash_attention_2 = "flash_attention_2"
 
 
+class MetricChoice(str, Enum):
+    """How answers to one's own questions are scored."""
+
+    exact = "exact"
+    contains = "contains"
+
+
 class Size(str, Enum):
     """A random LLaVA."""
 

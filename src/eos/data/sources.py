@@ -23,6 +23,18 @@ def open_source(config: DataConfig) -> Source:
     return LlavaSource(config) if isinstance(config, LlavaData) else HubSource(config)
 
 
+def as_source(data: Source | DataConfig) -> Source:
+    """Open data settings; a source stays as it is."""
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, (WorldData, LlavaData, HubData)):
+        return open_source(data)
+    raise DataError(
+        "expected a source (__len__, describe, name, sample) or data settings, such as "
+        f"eos.LlavaData(file=..., images=...); found {type(data).__name__}"
+    )
+
+
 class WorldSource:
     """The miniature's questions, family after family in turn."""
 

@@ -8,9 +8,9 @@ import torch
 from eos.data.batches import Batch, Reader
 from eos.data.order import held_out
 from eos.data.samples import Source, Subset
-from eos.data.settings import DataConfig, HubData, LlavaData, WorldData
-from eos.data.sources import open_source
-from eos.errors import ConfigError, DataError
+from eos.data.settings import DataConfig, WorldData
+from eos.data.sources import as_source
+from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.devices import device_of
 from eos.models.processor import Processor, fingerprint, load_processor
@@ -77,24 +77,14 @@ def pick_sources(
     data: Source | DataConfig, validation: Source | DataConfig | None, config: SearchConfig
 ) -> tuple[Source, Source]:
     """Open what to learn from and what to validate with; they share no sample."""
-    problems = [given for given in (data, validation) if not _is_data(given)]
-    if problems:
-        raise DataError(
-            "expected a source (__len__, describe, name, sample) or data settings, such as "
-            f"eos.LlavaData(file=..., images=...); found {type(problems[0]).__name__}"
-        )
-    source = data if isinstance(data, Source) else open_source(data)
+    source = as_source(data)
     chosen = config.validation.data if validation is None else validation
     if chosen is None and isinstance(data, WorldData):
         chosen = data.model_copy(update={"split": "validation"})
     if chosen is not None:
-        return source, chosen if isinstance(chosen, Source) else open_source(chosen)
+        return source, as_source(chosen)
     learnt, held = held_out(len(source), config.held_out_samples, seed=config.seed)
     return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
-
-
-def _is_data(given: Any) -> bool:
-    return given is None or isinstance(given, (Source, WorldData, LlavaData, HubData))
 
 
 def _rewind(run: Run) -> None:
