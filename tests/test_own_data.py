@@ -177,7 +177,9 @@ def test_11_an_evaluation_resumes_and_refuses_changed_data(answerer, folder, tmp
     for name in ("predictions.jsonl", "results.json", "skipped.jsonl"):
         assert (again / name).read_bytes() == (whole / name).read_bytes()
     Image.new("RGB", (96, 96), (1, 2, 3)).save(folder / "images" / "q3.png")
-    with pytest.raises(ConfigError, match="holds another evaluation: expected data 'llava my.json"):
+    with pytest.raises(
+        ConfigError, match=r"holds another evaluation: expected data 'llava my\.json"
+    ):
         eos.evaluate(answerer.backbone, data=data, out=again)
     with pytest.raises(ConfigError, match=r"expected families \('contains',\)"):
         eos.evaluate(answerer.backbone, data=data, metric="exact", out=again)
@@ -199,7 +201,7 @@ def test_11_options_of_a_task_and_of_data_exclude_each_other(answerer, folder, t
         eos.evaluate(model, metric="exact", out=tmp_path / "out")
     with pytest.raises(ConfigError, match="exact, contains; found 'bleu'"):
         eos.evaluate(model, data=data, metric="bleu", out=tmp_path / "out")
-    with pytest.raises(DataError, match="data settings.* found dict"):
+    with pytest.raises(DataError, match=r"data settings.* found dict"):
         eos.evaluate(model, data={"file": "my.json"}, out=tmp_path / "out")
 
 

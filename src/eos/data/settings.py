@@ -28,14 +28,21 @@ class LlavaData(Checked):
 
 
 class HubData(Checked):
-    """A dataset of the Hugging Face hub, or a folder that `datasets` saved.
+    """A dataset as `datasets.load_dataset` takes it, or a folder that `datasets` saved.
 
-    ``conversations`` names a column of LLaVA conversations; without it, a question and an answer
-    have a column each.
+    Attributes:
+        name: on the Hugging Face hub, a folder, or a format of ``files``: ``parquet``, ``json``
+            (also JSON lines), ``csv``, ``imagefolder``.
+        files: paths or patterns, such as ``part-*.parquet``; ``data_files`` of `load_dataset`.
+        images: folder that paths in the image column start from; the working directory if None.
+        conversations: a column of LLaVA conversations; without it, a question and an answer have a
+            column each.
     """
 
     kind: Literal["hub"] = "hub"
     name: str
+    files: str | tuple[str, ...] | None = None
+    images: str | None = None
     subset: str | None = None
     split: str = "train"
     image: str = "image"

@@ -20,7 +20,7 @@ from eos.runs.journal import Journal
 from eos.searching.folder import Racer, State, load_state, prepare
 from eos.searching.processes import Processes, Trackers
 from eos.searching.run import Run, Watch, logged, note_skipped
-from eos.searching.schedule import first_theta, turn_at
+from eos.searching.schedule import first_theta, lengthen, steps_of, turn_at
 from eos.searching.settings import SearchConfig
 
 
@@ -54,6 +54,7 @@ def open_run(
     processes.wait()
     load_state(folder, state)
     processes.wait()
+    config = _lengthened(config, state)
     run = Run(
         backbone,
         config,
@@ -128,7 +129,21 @@ def _first_state(
         "backbone": fingerprint(backbone.model),
         "validation": validation_reader.source.describe(),
     }
-    return State(racers, facts)
+    return State(racers, facts, steps=config.steps, race_steps=config.race_steps)
+
+
+def _lengthened(config: SearchConfig, state: State) -> SearchConfig:
+    """Go on with more steps than a run began with: its race stays, schedules are the new ones."""
+    raced = state.race_steps
+    before = config.model_copy(update={"steps": state.steps, "race": raced / state.steps})
+    if raced != config.race_steps:
+        config = config.model_copy(update={"race": raced / config.steps})
+    if state.steps != config.steps:
+        for start, racer in enumerate(state.racers):
+            step = steps_of(before, start, done=state.done, winner=state.winner)
+            lengthen(racer.theta, before, config, step=step)
+    state.steps = config.steps
+    return config
 
 
 def describe_environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
