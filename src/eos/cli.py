@@ -12,6 +12,7 @@ import typer
 
 from eos.commands.bench import bench
 from eos.commands.demo import demo
+from eos.commands.doctor import doctor
 from eos.commands.eval import evaluate
 from eos.commands.fidelity import fidelity
 from eos.commands.keys import SearchCommand
@@ -37,6 +38,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "profile": profile,
     "fidelity": fidelity,
+    "doctor": doctor,
 }
 
 app = typer.Typer(
