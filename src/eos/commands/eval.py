@@ -15,6 +15,9 @@ from eos.commands.options import (
     DtypeChoice,
     MetricChoice,
     Out,
+    OwnData,
+    OwnImages,
+    OwnMetric,
     Plans,
     Quiet,
     Seed,
@@ -43,20 +46,9 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option(help="Which set of a task's questions; by default test.")
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Conversations in LLaVA's JSON instead of a task; the last answer counts."
-        ),
-    ] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the images of --data.")] = None,
-    metric: Annotated[
-        MetricChoice | None,
-        typer.Option(
-            help="Of --data: the reference occurs in the prediction as whole words (contains, by "
-            "default), or has the same words (exact)."
-        ),
-    ] = None,
+    data: OwnData = None,
+    images: OwnImages = None,
+    metric: OwnMetric = None,
     limit: Annotated[
         int, typer.Option(help="Questions of each family, or of --data, at most.")
     ] = 100,

@@ -3,9 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from eos.commands.dry_run import preview, show_dry_run
 from eos.commands.options import (
@@ -15,6 +13,7 @@ from eos.commands.options import (
     AttentionChoice,
     ConfigSeed,
     DeviceMap,
+    DryRun,
     Dtype,
     DtypeChoice,
     MicroBatch,
@@ -44,14 +43,7 @@ def search(
     attention: AttentionChoice = None,
     batch_size: MicroBatch = None,
     seed: ConfigSeed = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Print the configuration, where each value comes from, limits, and the expected "
-            "passes, time and memory, measured on a few samples; write nothing.",
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
