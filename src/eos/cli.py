@@ -12,8 +12,10 @@ import typer
 
 from eos.commands.bench import bench
 from eos.commands.demo import demo
+from eos.commands.doctor import doctor
 from eos.commands.eval import evaluate
 from eos.commands.fidelity import fidelity
+from eos.commands.keys import SearchCommand
 from eos.commands.ls import list_things
 from eos.commands.plan import plan
 from eos.commands.profile import profile
@@ -36,6 +38,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "profile": profile,
     "fidelity": fidelity,
+    "doctor": doctor,
 }
 
 app = typer.Typer(
@@ -45,7 +48,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, verb in VERBS.items():
-    app.command(name)(verb)
+    app.command(name, cls=SearchCommand if name == "search" else None)(verb)
 
 
 def _version(given: bool) -> None:

@@ -164,7 +164,7 @@ def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[st
             continue
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         if part in fields:
-            branches = _models_in(fields[part].annotation)
+            branches = models_in(fields[part].annotation)
             model = branches[0] if branches else model
         model = next((x for x in branches if _kinds(x) == (part,)), model)
     return [field.alias or name for name, field in model.model_fields.items()]
@@ -177,7 +177,7 @@ def _kinds_with(model: type[BaseModel], location: tuple[str | int, ...]) -> list
     for part in way:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         if part in fields:
-            branches = _models_in(fields[part].annotation)
+            branches = models_in(fields[part].annotation)
             model = branches[0] if branches else model
     return [kind for branch in branches if key in branch.model_fields for kind in _kinds(branch)]
 
@@ -186,7 +186,8 @@ def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
     return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """List the models that an annotation names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for part in get_args(annotation) for model in _models_in(part)]
+    return [model for part in get_args(annotation) for model in models_in(part)]

@@ -13,7 +13,11 @@ from eos.commands.options import (
     BatchSize,
     Device,
     DtypeChoice,
+    MetricChoice,
     Out,
+    OwnData,
+    OwnImages,
+    OwnMetric,
     Plans,
     Quiet,
     Seed,
@@ -21,7 +25,7 @@ from eos.commands.options import (
     load_chosen,
 )
 from eos.commands.progress import progress_bar
-from eos.errors import StoppedError
+from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
     from eos.evaluation.results import Results
@@ -35,10 +39,20 @@ def evaluate(
     backbone: Backbone = "miniature",
     plans: Plans = None,
     tasks: Annotated[
-        str, typer.Option(help="A task, or some of its families: mini:presence,counting.")
-    ] = "mini",
-    split: Annotated[str, typer.Option(help="Which set of questions.")] = "test",
-    limit: Annotated[int, typer.Option(help="Questions of each family.")] = 100,
+        str | None,
+        typer.Option(
+            help="A task, or some of its families: mini:presence,counting; by default mini."
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Which set of a task's questions; by default test.")
+    ] = None,
+    data: OwnData = None,
+    images: OwnImages = None,
+    metric: OwnMetric = None,
+    limit: Annotated[
+        int, typer.Option(help="Questions of each family, or of --data, at most.")
+    ] = 100,
     blank: Annotated[
         bool, typer.Option("--blank", help="Show grey images: accuracy without seeing.")
     ] = False,
@@ -56,14 +70,35 @@ def evaluate(
     """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
     from eos.evaluation.tasks import find_task
 
-    find_task(tasks)
+    if tasks is not None:
+        find_task(tasks)
     check_before_loading(out, files=[markdown], plans=plans)
+    own = own_questions(data, images, metric)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     questions = {"task": tasks, "split": split, "limit": limit, "seed": seed, "blank": blank}
+    questions |= own
     results = evaluate_watched(
         loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
     )
     show_results(results, out, document=markdown, as_json=as_json)
+
+
+def own_questions(
+    data: Path | None, images: Path | None, metric: MetricChoice | None
+) -> dict[str, Any]:
+    """Open one's own data before the model is loaded."""
+    if (data is None) != (images is None):
+        raise ConfigError(
+            "expected --data FILE and --images FOLDER together; found only "
+            f"{'--images' if data is None else '--data'}"
+        )
+    chosen: dict[str, Any] = {"metric": metric and metric.value}
+    if data is None:
+        return chosen
+    from eos.data.settings import LlavaData
+    from eos.data.sources import open_source
+
+    return {**chosen, "data": open_source(LlavaData(file=str(data), images=str(images)))}
 
 
 def show_results(results: "Results", out: Path, *, document: Path | None, as_json: bool) -> None:

@@ -35,6 +35,13 @@ class Attention(str, Enum):
     flash_attention_2 = "flash_attention_2"
 
 
+class MetricChoice(str, Enum):
+    """How answers to one's own questions are scored."""
+
+    exact = "exact"
+    contains = "contains"
+
+
 class Size(str, Enum):
     """A random LLaVA."""
 
@@ -87,6 +94,23 @@ BatchSize = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.")]
 
+# of evaluations on one's own questions
+OwnData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Conversations in LLaVA's JSON instead of a task; the last answer counts."
+    ),
+]
+OwnImages = Annotated[Path | None, typer.Option("--images", help="Folder of the images of --data.")]
+OwnMetric = Annotated[
+    MetricChoice | None,
+    typer.Option(
+        "--metric",
+        help="Of --data: the reference occurs in the prediction as whole words (contains, by "
+        "default), or has the same words (exact).",
+    ),
+]
+
 # of the verbs that read a configuration
 Arguments = Annotated[
     list[str] | None,
@@ -103,6 +127,14 @@ MicroBatch = Annotated[
     int | None,
     typer.Option(
         "--batch-size", min=1, help="Samples through the model at once; short for micro_batch=."
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Print the configuration, where each value comes from, limits, and the expected "
+        "passes, time and memory, measured on a few samples; write nothing.",
     ),
 ]
 ConfigSeed = Annotated[int | None, typer.Option("--seed", help="Short for seed=.")]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eos.commands.dry_run import preview, show_dry_run
 from eos.commands.options import (
     Arguments,
     AsJson,
@@ -12,6 +13,7 @@ from eos.commands.options import (
     AttentionChoice,
     ConfigSeed,
     DeviceMap,
+    DryRun,
     Dtype,
     DtypeChoice,
     MicroBatch,
@@ -42,6 +44,7 @@ def search(
     attention: AttentionChoice = None,
     batch_size: MicroBatch = None,
     seed: ConfigSeed = None,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -50,12 +53,17 @@ def search(
     Several processes: accelerate launch --multi_gpu -m eos search ...
     """
     from eos.report.search import show_search
-    from eos.searching.files import read_config
+    from eos.searching.files import read_config, trace_values
     from eos.searching.processes import Processes
 
     source, changes = split_arguments(arguments)
     changes += changes_of(device=device, batch_size=batch_size, seed=seed)
     config, processes = read_config(source, changes), Processes()
+    if dry_run:
+        backbone = load_placed(config, processes, dtype=dtype, attention=attention)
+        values, width = trace_values(source, changes), None if sys.stdout.isatty() else WIDTH
+        show_dry_run(values, preview(config, backbone), as_json=as_json, width=width)
+        return
     try:
         found = search_watched(
             config, out, processes, dtype=dtype, attention=attention, quiet=quiet

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from eos.data.order import choices
-from eos.data.samples import Sample, Source, UnusableError
+from eos.data.samples import Sample, Skipped, Source, UnusableError
 from eos.errors import DataError
 from eos.models.processor import Processor
 from eos.tokens import IGNORED
@@ -40,14 +40,6 @@ class Answered:
     sample: Sample
     spans: tuple[tuple[int, int], ...]
     tail: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A sample that was not used, and why."""
-
-    id: str
-    reason: str
 
 
 @dataclass(frozen=True)

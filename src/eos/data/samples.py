@@ -30,6 +30,14 @@ class Sample:
     messages: list[Message]
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A sample that was not used, and why."""
+
+    id: str
+    reason: str
+
+
 @runtime_checkable
 class Source(Protocol):
     """Numbered samples; the same number gives the same sample."""

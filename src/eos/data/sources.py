@@ -13,6 +13,7 @@ from eos.miniature import world
 from eos.miniature.families import QUESTION_FAMILIES
 
 PLACEHOLDER = "<image>"  # of an image in LLaVA's conversations
+SAVED = ("state.json", "dataset_dict.json")  # what `datasets` writes into a folder it saves
 SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 
 
@@ -21,6 +22,18 @@ def open_source(config: DataConfig) -> Source:
     if isinstance(config, WorldData):
         return WorldSource(config)
     return LlavaSource(config) if isinstance(config, LlavaData) else HubSource(config)
+
+
+def as_source(data: Source | DataConfig) -> Source:
+    """Open data settings; a source stays as it is."""
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, (WorldData, LlavaData, HubData)):
+        return open_source(data)
+    raise DataError(
+        "expected a source (__len__, describe, name, sample) or data settings, such as "
+        f"eos.LlavaData(file=..., images=...); found {type(data).__name__}"
+    )
 
 
 class WorldSource:
@@ -118,7 +131,8 @@ class HubSource:
     def describe(self) -> str:
         """Describe the source."""
         config = self.config
-        return f"hub {config.name} {config.subset} {config.split} {self.rows._fingerprint}"
+        named = "" if config.files is None else f" {config.files}"
+        return f"hub {config.name}{named} {config.subset} {config.split} {self.rows._fingerprint}"
 
     def name(self, index: int) -> str:
         """Name a sample."""
@@ -129,9 +143,8 @@ class HubSource:
         name, config = self.name(index), self.config
         row = self.rows[index]
         found = row[config.image]
-        images = [
-            load_image(x, where=name) for x in (found if isinstance(found, list) else [found])
-        ]
+        files = found if isinstance(found, list) else [found]
+        images = [load_image(self._placed(file), where=name) for file in files]
         if config.conversations is not None:
             return Sample(name, conversation(row[config.conversations], images, where=name))
         turns = [
@@ -139,6 +152,11 @@ class HubSource:
             {"from": "gpt", "value": row[config.answer]},
         ]
         return Sample(name, conversation(turns, images, where=name))
+
+    def _placed(self, found: object) -> object:
+        """Put the folder of images before a path."""
+        folder = self.config.images
+        return Path(folder) / found if folder is not None and isinstance(found, str) else found
 
 
 def conversation(turns: object, images: Sequence[Any], *, where: str) -> list[Message]:
@@ -178,14 +196,19 @@ def _open_table(config: HubData) -> Any:
             "`pip install datasets`"
         ) from None
     try:
-        if Path(config.name).is_dir() and not config.subset:
+        if config.files is None and any((Path(config.name) / x).exists() for x in SAVED):
             table = datasets.load_from_disk(config.name)
             table = table[config.split] if isinstance(table, dict) else table
         else:
-            table = datasets.load_dataset(config.name, config.subset, split=config.split)
+            files = list(config.files) if isinstance(config.files, tuple) else config.files
+            table = datasets.load_dataset(
+                config.name, config.subset, split=config.split, data_files=files
+            )
     except Exception as failure:  # its loaders raise whatever theirs do
         raise DataError(
-            f"expected a dataset {config.name!r} with a split {config.split!r}, found: {failure}"
+            f"expected a dataset {config.name!r} with a split {config.split!r}"
+            + ("" if config.files is None else f" in {config.files!r}")
+            + f", found: {failure}"
         ) from None
     if isinstance(table.features.get(config.image), datasets.Image):
         # undecoded, since a broken image must not end the run inside the library

@@ -49,13 +49,13 @@ class Answerer:
         """
         return self.visual_tokens(item) if self.backbone.family.any_count else _images(item)
 
-    def answer_length(self, items: Collection[Item]) -> int:
-        """Count the tokens of the longest reference answer, and one to end it.
+    def answer_length(self, items: Collection[Item], *, spare: int = 1) -> int:
+        """Count the tokens of the longest reference answer, and one to end it, or ``spare``.
 
         A wrong answer may be longer; one token more suffices to see that it is.
         """
         answers = (answer for item in items for answer in item.answers)
-        return 1 + max(count_tokens(self.processor, answer) for answer in answers)
+        return spare + max(count_tokens(self.processor, answer) for answer in answers)
 
     def answers(
         self, items: Collection[Item], runs: Mapping[str, Plan | None], *, max_new_tokens: int

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from eos.data.samples import Source
+from eos.data.settings import DataConfig
 from eos.errors import ConfigError, DataError, numbered
 from eos.evaluation.answering import Answerer, QuestionBatch, batches, blanked
 from eos.evaluation.ledger import Ledger, Prediction
+from eos.evaluation.own_data import MetricName, choose_task
 from eos.evaluation.results import Results, summarise
 from eos.evaluation.settings import Settings, join_folder
 from eos.evaluation.specs import named_plans
-from eos.evaluation.tasks import Item, Task, find_task
+from eos.evaluation.tasks import Item, Task
 from eos.models.backbone import Backbone, load_backbone
 from eos.models.devices import device_of
 from eos.models.processor import (
@@ -33,6 +36,7 @@ from eos.runs.files import write_atomically
 from eos.space.plan import Plan
 
 AnswersWatch = Callable[[int, int], None]
+DEFAULT_SPLIT = "test"
 IN_MEMORY = 1024  # questions whose images are held at once
 
 
@@ -41,8 +45,10 @@ def evaluate(
     plans: Mapping[str, Plan] | Iterable[str | Plan] | str = (),
     *,
     out: str | Path,
-    task: str = "mini",
-    split: str = "test",
+    task: str | None = None,
+    split: str | None = None,
+    data: Source | DataConfig | None = None,
+    metric: MetricName | None = None,
     limit: int = 100,
     seed: int = 0,
     batch_size: int = 16,
@@ -61,17 +67,24 @@ def evaluate(
     Args:
         backbone: a name, a folder, or a model that is already loaded.
         plans: by name; or as the command line names them, such as ``fastv@64`` or a file.
-        out: folder for config.json, env.json, predictions.jsonl and results.json.
-        task: name of a task, all of its families; ``mini:presence,counting`` takes these only.
-        split: which of the task's sets of questions.
-        limit: most questions of each family; a task may have fewer.
+        out: folder for config.json, env.json, predictions.jsonl and results.json; with data, also
+            skipped.jsonl, which names the samples that could not be used.
+        task: name of a task, all of its families; ``mini:presence,counting`` takes these only; by
+            default ``mini``.
+        split: which of the task's sets of questions; by default ``test``.
+        data: conversations instead of a task: a source, or settings such as
+            ``LlavaData(file=..., images=...)``; the last answer of each is the reference.
+        metric: of data: ``contains``, the reference occurs in the prediction as whole words, or
+            ``exact``, the prediction has its words and no others; by default ``contains``.
+        limit: most questions of each family; a task or the data may have fewer.
         seed: of the questions.
         batch_size: how many questions at once.
         blank: replace images by grey ones, to see what can be answered without them.
         processor: of a model that was not loaded from a name or a folder.
         watch: called with the number of answers so far, and of all, whenever the first changes.
     """
-    chosen = find_task(task)
+    chosen = choose_task(task, split, data=data, metric=metric, limit=limit, seed=seed)
+    split = split or (DEFAULT_SPLIT if data is None else chosen.splits[0])
     _check(chosen, split=split, limit=limit, batch_size=batch_size)
     answerer, name = _answerer(backbone, processor)
     first = chosen.item(split, next(iter(chosen.families)), number=0, seed=seed)
@@ -87,15 +100,24 @@ def evaluate(
         blank=blank,
         batch_size=batch_size,
         plans=named_plans(plans, answerer.backbone, visual_tokens=unreduced.visual_tokens),
+        data=chosen.data,
     )
     folder = Path(out)
     joined = join_folder(settings, folder)
+    _note_skipped(folder, chosen)
     ledger = Ledger(folder / "predictions.jsonl")
     _Evaluation(answerer, chosen, settings, ledger, watch).run(folder)
     results = summarise(joined, chosen, ledger, unreduced=unreduced)
     ledger.arrange(list(joined.runs), joined.families)
     results.save(folder / "results.json")
     return results
+
+
+def _note_skipped(folder: Path, task: Task) -> None:
+    """Name the samples that could not be used in ``skipped.jsonl``."""
+    if task.data is not None:
+        lines = [json.dumps({"id": x.id, "reason": x.reason}) + "\n" for x in task.skipped]
+        write_atomically(folder / "skipped.jsonl", "".join(lines))
 
 
 def _answerer(backbone: str | Path | Backbone, processor: Processor | None) -> tuple[Answerer, str]:
@@ -149,7 +171,9 @@ class _Evaluation:
     def _answer_range(self, family: str, numbers: range) -> None:
         items = {number: self._item(family, number) for number in numbers}
         self._check_unchanged(family, items)
-        length = self.task.max_new_tokens or self.answerer.answer_length(items.values())
+        length = self.task.max_new_tokens or self.answerer.answer_length(
+            items.values(), spare=self.task.spare_tokens
+        )
         size = self.settings.batch_size
         for batch in batches(items, size, visual_size=self.answerer.visual_size):
             self._answer(family, batch, length)

@@ -32,6 +32,7 @@ class Settings(Artifact):
     blank: bool
     batch_size: int
     plans: dict[str, Plan]
+    data: str | None = None  # what questions that are not a task's own are made of
 
     @property
     def runs(self) -> dict[str, Plan | None]:

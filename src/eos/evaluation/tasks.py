@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeAlias
 
+from eos.data.samples import Skipped
 from eos.errors import ConfigError
 from eos.miniature.families import QUESTION_FAMILIES
 
@@ -72,6 +73,10 @@ class Task:
         metric: score in [0, 1] of a prediction, given the reference answers.
         max_new_tokens: length of an answer; if None, that of a family's longest reference and one
             token to end it.
+        spare_tokens: that many instead of one, for models that put words around an answer.
+        data: what the questions are made of, if not of the seed alone; a resumed evaluation needs
+            an equal text.
+        skipped: samples of the data that could not be used.
     """
 
     name: str
@@ -82,6 +87,9 @@ class Task:
     item: MakesItems
     metric: Metric
     max_new_tokens: int | None = None
+    spare_tokens: int = 1
+    data: str | None = None
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ def environment(*, seed: int, device: str, dtype: str) -> dict[str, Any]:
         "schema": "eos.env/1",
         "eos": __version__,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "processors": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -32,7 +32,8 @@ def environment(*, seed: int, device: str, dtype: str) -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
+    """Find the version of an installed package; None if there is none."""
     try:
         return version(name)
     except PackageNotFoundError:

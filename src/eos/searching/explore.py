@@ -83,12 +83,7 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
     ]
     unique = list(dict.fromkeys(plan for plan in plans if plan is not None))
     if not unique:
-        raise ConfigError(
-            f"expected a FLOPs limit that {space.budget} tokens can meet; found "
-            f"{space.max_flops:.3f}, where dropping to {space.budget} after the first site costs "
-            f"{space.flops(space.sites[:1], [space.budget]):.3f}. Raise objective.max_flops, or "
-            "allow input_site"
-        )
+        raise ConfigError(space.too_tight)
     return unique
 
 

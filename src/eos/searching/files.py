@@ -1,6 +1,7 @@
 """Files: configurations by name or path, with values of the command line on top."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +14,15 @@ from eos.runs.files import write_atomically
 from eos.searching.settings import SearchConfig
 
 DEFAULT = "miniature"
+
+
+@dataclass(frozen=True)
+class TracedValue:
+    """A value of a configuration by its key; its origin is a file, the command line, or neither."""
+
+    key: str
+    value: Any
+    origin: str
 
 
 def configs() -> dict[str, Path]:
@@ -29,6 +39,15 @@ def purpose(path: Path) -> str:
 def read_config(source: str | Path | None = None, changes: Sequence[str] = ()) -> SearchConfig:
     """Read a configuration by name or path; ``key=value`` changes win, also ``false`` and ``0``."""
     path = _find(DEFAULT if source is None else source)
+    data = _read(path)
+    try:
+        return SearchConfig(**changed(data, changes))
+    except ConfigError as failure:
+        at_fault = " ".join(changes) if changes and _is_valid(data) else path
+        raise ConfigError(f"{at_fault}: {failure}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as failure:
@@ -38,11 +57,35 @@ def read_config(source: str | Path | None = None, changes: Sequence[str] = ()) -
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected keys with values, found {type(data).__name__}")
-    try:
-        return SearchConfig(**changed(data, changes))
-    except ConfigError as failure:
-        at_fault = " ".join(changes) if changes and _is_valid(data) else path
-        raise ConfigError(f"{at_fault}: {failure}") from None
+    return data
+
+
+def trace_values(
+    source: str | Path | None = None, changes: Sequence[str] = ()
+) -> list[TracedValue]:
+    """List every value of a configuration with where it comes from."""
+    path = _find(DEFAULT if source is None else source)
+    config = read_config(source, changes)
+    given = dict(_leaves(changed(_read(path), changes)))
+    named = f"config {path.stem}" if path in configs().values() else str(path)
+    typed = [change.partition("=")[0] for change in changes]
+    found = []
+    for key, value in _leaves(config.model_dump(mode="json", by_alias=True)):
+        origin = "default"
+        if any(key == name or key.startswith(f"{name}.") for name in typed):
+            origin = "command line"
+        elif key in given or any(key.startswith(f"{name}.") for name in given):
+            origin = named
+        found.append(TracedValue(key, value, origin))
+    return found
+
+
+def _leaves(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def _is_valid(data: dict[str, Any]) -> bool:

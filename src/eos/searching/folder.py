@@ -47,6 +47,8 @@ class State:
         done: steps done, of all starts together.
         tried: samples looked at, and
         skipped: how many of them could not be used.
+        steps: of the schedule that Θ has followed so far, and
+        race_steps: how many of them each start had before the best continued.
     """
 
     racers: list[Racer]
@@ -54,6 +56,8 @@ class State:
     done: int = 0
     tried: int = 0
     skipped: int = 0
+    steps: int = 0
+    race_steps: int = 0
 
     @property
     def winner(self) -> int:
@@ -66,7 +70,7 @@ def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], 
     """Write the settings of a run; report a folder that cannot be used before the first step."""
     path = folder / "config.yaml"
     if path.exists():
-        check_same(folder, read_config(path).identity(), config.identity(), what="search")
+        _take_up(folder, read_config(path), config)
     elif (folder / CHECKPOINT).exists():
         raise ConfigError(f"expected a config.yaml beside {folder / CHECKPOINT}, found none")
     if (folder / "plan.json").exists():
@@ -83,6 +87,19 @@ def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], 
         )
 
 
+def _take_up(folder: Path, before: SearchConfig, config: SearchConfig) -> None:
+    """Refuse another search; a descent may have more steps, for which its answer is put aside."""
+    known, now, problems = before.identity(), config.identity(), []
+    if config.method == before.method == "paper":
+        known["steps"] = now["steps"]
+        if config.steps < before.steps:
+            problems = [f"expected steps={before.steps} or more, found {config.steps}"]
+    check_same(folder, known, now, what="search", problems=problems)
+    finished = folder / "plan.json"
+    if config.steps > before.steps and finished.exists():
+        finished.replace(folder / f"plan.after-{before.steps}-steps.json")
+
+
 def save_state(folder: Path, state: State, *, theta: Theta) -> None:
     """Write the checkpoint, and ``theta`` for people, each in one step."""
     tensors: dict[str, Tensor] = {}
@@ -93,6 +110,7 @@ def save_state(folder: Path, state: State, *, theta: Theta) -> None:
             for name, moment in racer.optimizer.state.get(weight, {}).items():
                 tensors[f"{place}.{group}.{name}"] = torch.as_tensor(moment)
     counts = {"done": state.done, "tried": state.tried, "skipped": state.skipped}
+    counts |= {"steps": state.steps, "race_steps": state.race_steps}
     losses = [racer.loss for racer in state.racers]
     note = {"schema": "eos.checkpoint/1", **counts, "losses": losses, "facts": state.facts}
     data = save({k: v.contiguous() for k, v in tensors.items()}, {"eos": json.dumps(note)})
@@ -111,6 +129,8 @@ def load_state(folder: Path, state: State) -> bool:
         raise ConfigError(f"{path}: expected a checkpoint of a search, found: {failure}") from None
     check_same(folder, note["facts"], state.facts, what="search")
     state.done, state.tried, state.skipped = note["done"], note["tried"], note["skipped"]
+    state.steps = note.get("steps", state.steps)  # not in files of earlier versions
+    state.race_steps = note.get("race_steps", state.race_steps)
     for place, racer in enumerate(state.racers):
         racer.loss = note["losses"][place]
         for group in GROUPS:

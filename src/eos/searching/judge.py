@@ -142,17 +142,9 @@ class Judge:
         new = {name: plan for name, plan in plans.items() if (name, piece) not in self._counted}
         if not new:
             return
-        sharing = self._shares(list(new.values()))
-        share = sum(
-            flops_share(plan, after=_first(plan) if sharing else -1) for plan in new.values()
-        )
         first = ("", piece) not in self._counted  # the full model's own answers
-        self.passes += len(self._pieces[piece]) * (share + sharing + first)
+        self.passes += len(self._pieces[piece]) * (passes_for(list(new.values())) + first)
         self._counted |= {("", piece), *((name, piece) for name in new)}
-
-    def _shares(self, plans: Sequence[Plan]) -> bool:
-        """Whether running the full model once and going on from it saves more than it costs."""
-        return sum((_first(plan) + 1) / plan.num_layers for plan in plans) > 1.0
 
     def _measure(self, work: Sequence[tuple[int, Mapping[str, Plan]]]) -> None:
         """Run what is missing, each process its pieces, and share what was found.
@@ -192,7 +184,7 @@ class Judge:
     def _run(self, piece: int, plans: Mapping[str, Plan]) -> Tensor:
         """Disagreement of plans on a piece, plan after plan, ``[P · S]``."""
         known = self.known(piece)
-        sharing = self._shares(list(plans.values()))
+        sharing = _shares(list(plans.values()))
         found: dict[str, Tensor] = {}
         blind = {name: plan for name, plan in plans.items() if not reads_vision(plan)}
         with remembering(
@@ -247,6 +239,17 @@ def plan_name(plan: Plan) -> str:
 def _first(plan: Plan) -> int:
     """The first layer after which a plan reduces; the last of the model if it never does."""
     return plan.steps[0].layer if plan.steps else plan.num_layers - 1
+
+
+def passes_for(plans: Sequence[Plan]) -> float:
+    """Compute of measuring plans on one sample, besides the full model's own answers."""
+    sharing = _shares(plans)
+    return sharing + sum(flops_share(x, after=_first(x) if sharing else -1) for x in plans)
+
+
+def _shares(plans: Sequence[Plan]) -> bool:
+    """Whether running the full model once and going on from it saves more than it costs."""
+    return sum((_first(plan) + 1) / plan.num_layers for plan in plans) > 1.0
 
 
 def flops_share(plan: Plan, *, after: int) -> float:

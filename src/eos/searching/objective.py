@@ -31,17 +31,17 @@ class Objective(Checked):
 
     Attributes:
         max_layers: C, the number of layers that reduce.
-        max_flops: F, FLOPs relative to the full model; by default those of pruning at the paper's
-            layers to the same budget.
+        max_flops: F, FLOPs relative to the full model; if None, those of SparseVLM v2 at the same
+            budget, or with ``method: paper`` of pruning at the paper's layers.
         align_on: which states alignment compares, ``text``, ``visual`` or ``both``.
         align_layers: after which layers; every fourth if None.
         align_relative: whether a layer's distance is taken over the squared length of the full
             model's states there, so that no layer outweighs the others.
         ce_weight: of the cross-entropy; 0 is the paper's CE-off.
-        align_weight: λ_a.
-        budget_weight: λ_b.
-        layers_weight: λ_c.
-        flops_weight: of the FLOPs constraint.
+        align_weight: λ_a, of the alignment with the full model.
+        budget_weight: λ_b, of the penalty on tokens above the budget.
+        layers_weight: λ_c, of the penalty on layers above C.
+        flops_weight: of the penalty on FLOPs above F.
         text_tokens: the text length that FLOPs assume; the backbone's default if None.
     """
 

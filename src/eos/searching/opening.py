@@ -8,9 +8,9 @@ import torch
 from eos.data.batches import Batch, Reader
 from eos.data.order import held_out
 from eos.data.samples import Source, Subset
-from eos.data.settings import DataConfig, HubData, LlavaData, WorldData
-from eos.data.sources import open_source
-from eos.errors import ConfigError, DataError
+from eos.data.settings import DataConfig, WorldData
+from eos.data.sources import as_source
+from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.devices import device_of
 from eos.models.processor import Processor, fingerprint, load_processor
@@ -20,7 +20,7 @@ from eos.runs.journal import Journal
 from eos.searching.folder import Racer, State, load_state, prepare
 from eos.searching.processes import Processes, Trackers
 from eos.searching.run import Run, Watch, logged, note_skipped, skipped_journal
-from eos.searching.schedule import first_theta, turn_at
+from eos.searching.schedule import first_theta, lengthen, steps_of, turn_at
 from eos.searching.settings import SearchConfig
 
 
@@ -54,6 +54,7 @@ def open_run(
     processes.wait()
     load_state(folder, state)
     processes.wait()
+    config = _lengthened(config, state)
     run = Run(
         backbone,
         config,
@@ -78,24 +79,14 @@ def pick_sources(
     data: Source | DataConfig, validation: Source | DataConfig | None, config: SearchConfig
 ) -> tuple[Source, Source]:
     """Open what to learn from and what to validate with; they share no sample."""
-    problems = [given for given in (data, validation) if not _is_data(given)]
-    if problems:
-        raise DataError(
-            "expected a source (__len__, describe, name, sample) or data settings, such as "
-            f"eos.LlavaData(file=..., images=...); found {type(problems[0]).__name__}"
-        )
-    source = data if isinstance(data, Source) else open_source(data)
+    source = as_source(data)
     chosen = config.validation.data if validation is None else validation
     if chosen is None and isinstance(data, WorldData):
         chosen = data.model_copy(update={"split": "validation"})
     if chosen is not None:
-        return source, chosen if isinstance(chosen, Source) else open_source(chosen)
+        return source, as_source(chosen)
     learnt, held = held_out(len(source), config.held_out_samples, seed=config.seed)
     return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
-
-
-def _is_data(given: Any) -> bool:
-    return given is None or isinstance(given, (Source, WorldData, LlavaData, HubData))
 
 
 def _rewind(run: Run) -> None:
@@ -139,7 +130,21 @@ def _first_state(
         "backbone": fingerprint(backbone.model),
         "validation": validation_reader.source.describe(),
     }
-    return State(racers, facts)
+    return State(racers, facts, steps=config.steps, race_steps=config.race_steps)
+
+
+def _lengthened(config: SearchConfig, state: State) -> SearchConfig:
+    """Go on with more steps than a run began with: its race stays, schedules are the new ones."""
+    raced = state.race_steps
+    before = config.model_copy(update={"steps": state.steps, "race": raced / state.steps})
+    if raced != config.race_steps:
+        config = config.model_copy(update={"race": raced / config.steps})
+    if state.steps != config.steps:
+        for start, racer in enumerate(state.racers):
+            step = steps_of(before, start, done=state.done, winner=state.winner)
+            lengthen(racer.theta, before, config, step=step)
+    state.steps = config.steps
+    return config
 
 
 def describe_environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:

@@ -187,18 +187,24 @@ def find_profile(search: Search) -> Profile:
 
 
 def space_of(search: Search, budget: int) -> Space:
+    """Describe the plans of a budget."""
+    return budget_space(search.config, search.backbone, budget, visual_tokens=search.visual_tokens)
+
+
+def budget_space(
+    config: SearchConfig, backbone: Backbone, budget: int, *, visual_tokens: int
+) -> Space:
     """Describe the plans of a budget; FLOPs as limited, or as SparseVLM v2 has at that budget."""
-    config, backbone = search.config, search.backbone
-    if not config.k_min <= budget < search.visual_tokens:
+    if not config.k_min <= budget < visual_tokens:
         raise ConfigError(
-            f"expected a budget from {config.k_min} to {search.visual_tokens - 1}, found {budget}"
+            f"expected a budget from {config.k_min} to {visual_tokens - 1}, found {budget}"
         )
     limit = config.objective.max_flops
     if limit is None:
         compared = Plan.preset(
             COMPARED,
             budget=budget,
-            visual_tokens=search.visual_tokens,
+            visual_tokens=visual_tokens,
             num_layers=backbone.num_layers,
             dims=backbone.dims,
             text_tokens=config.objective.text_length,
@@ -206,7 +212,7 @@ def space_of(search: Search, budget: int) -> Space:
         limit = compared.expected.flops_ratio
     return Space(
         num_layers=backbone.num_layers,
-        visual_tokens=search.visual_tokens,
+        visual_tokens=visual_tokens,
         dims=backbone.dims,
         text_tokens=config.objective.text_length,
         budget=budget,
@@ -214,7 +220,7 @@ def space_of(search: Search, budget: int) -> Space:
         max_layers=max(1, int(config.objective.max_layers)),
         scorers=scorers_by_site(backbone.num_layers, config),
         operators=config.operators,
-        backbone=search.name,
+        backbone=model_name(backbone.model),
     )
 
 

@@ -12,7 +12,7 @@ counts on more.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from pydantic import Field
@@ -29,6 +29,7 @@ OCTAVES = 6  # counts halve that often from all tokens
 SCREENING = 3  # halvings at which all scorers are compared
 SCREENED = 2  # pieces of samples on which they are
 BEST = 2  # scorers of a site that are measured further
+Cell: TypeAlias = tuple[int, str, int]  # layer, scorer, tokens kept
 
 
 class Point(Frozen):
@@ -118,24 +119,14 @@ def measure_profile(
         watch: called with pieces done and pieces in all.
     """
     backbone, before = judge.backbone, judge.passes
-
-    def single(layer: int, score: str, keep: int) -> Plan:
-        return Plan(
-            visual_tokens=visual_tokens,
-            num_layers=backbone.num_layers,
-            dims=backbone.dims,
-            text_tokens=judge.text_tokens,
-            steps=(Step(layer=layer, keep=keep, score=score),),
-        )
-
     keep = screening_count(visual_tokens)
     screened = range(min(SCREENED, pieces))
     total = len(screened) + pieces
     cells = [(layer, score, keep) for layer, names in scorers.items() for score in names]
-    found: dict[tuple[int, str, int], Tensor] = {}
+    found: dict[Cell, Tensor] = {}
 
-    def measure(cells: Sequence[tuple[int, str, int]], piece: int, done: int) -> None:
-        plans = [single(*cell) for cell in cells]
+    def measure(cells: Sequence[Cell], piece: int, done: int) -> None:
+        plans = [one_step_plan(judge, cell, visual_tokens=visual_tokens) for cell in cells]
         for cell, values in zip(cells, judge.disagreement(plans, [piece]), strict=True):
             found[cell] = torch.cat([found[cell], values]) if cell in found else values
         if watch is not None:
@@ -147,12 +138,7 @@ def measure_profile(
         layer: sorted(names, key=lambda name: found[layer, name, keep].mean().item())[:best]
         for layer, names in scorers.items()
     }
-    dense = [
-        (layer, score, count)
-        for layer, names in kept.items()
-        for score in names
-        for count in counts(visual_tokens)
-    ]
+    dense = dense_cells(kept, visual_tokens=visual_tokens)
     for piece in range(pieces):
         cells = [cell for cell in dense if piece not in screened or cell[2] != keep]
         measure(cells, piece, len(screened) + piece + 1)
@@ -168,7 +154,25 @@ def measure_profile(
     )
 
 
-def _point(cell: tuple[int, str, int], values: Tensor) -> Point:
+def dense_cells(scorers: Mapping[int, Sequence[str]], *, visual_tokens: int) -> list[Cell]:
+    """List the points of all curves of some scorers."""
+    kept = [(layer, score) for layer, names in scorers.items() for score in names]
+    return [(layer, score, count) for layer, score in kept for count in counts(visual_tokens)]
+
+
+def one_step_plan(judge: Judge, cell: Cell, *, visual_tokens: int) -> Plan:
+    """Make the plan that prunes once, as a point of a curve does."""
+    layer, score, keep = cell
+    return Plan(
+        visual_tokens=visual_tokens,
+        num_layers=judge.backbone.num_layers,
+        dims=judge.backbone.dims,
+        text_tokens=judge.text_tokens,
+        steps=(Step(layer=layer, keep=keep, score=score),),
+    )
+
+
+def _point(cell: Cell, values: Tensor) -> Point:
     layer, score, keep = cell
     found = estimate(values.tolist())
     return Point(

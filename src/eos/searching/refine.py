@@ -108,7 +108,7 @@ def refine(
                 history.flush()
                 save_state(folder, state, theta=theta)
             history.lines.clear()  # the main process writes for all
-    judge.passes += _cost(plan, config)
+    judge.passes += descent_passes(plan, config)
     processes.wait()
     trajectory = [entry["theta"] for entry in history.entries()]
     new = space.plan(refined_steps(trajectory, plan))
@@ -229,7 +229,7 @@ def _teacher(judge: Judge, reader: Reader, config: SearchConfig) -> Judge:
     return Judge(judge.backbone, reader, batch, judge.processes, judge.text_tokens)
 
 
-def _cost(plan: Plan, config: SearchConfig) -> float:
+def descent_passes(plan: Plan, config: SearchConfig) -> float:
     """Compute of a descent: every sample's full pass once, then a forward and a backward (two)."""
     samples = max(1, config.explore.gradient_samples // config.batch) * config.batch
     return samples + 3.0 * config.steps * config.batch * flops_share(plan, after=-1)

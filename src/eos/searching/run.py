@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eos.data.batches import Batch, Reader, Skipped
+from eos.data.batches import Batch, Reader
+from eos.data.samples import Skipped
 from eos.errors import DataError, StoppedError
 from eos.models.backbone import Backbone
 from eos.runs.journal import Journal

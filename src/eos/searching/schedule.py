@@ -38,6 +38,13 @@ def turn_at(config: SearchConfig, done: int, *, winner: int) -> Turn:
     return Turn(winner, done - race * (len(config.names) - 1) if race else done)
 
 
+def steps_of(config: SearchConfig, start: int, *, done: int, winner: int) -> int:
+    """Count one start's own steps among ``done`` of all."""
+    race = config.race_steps
+    raced = min(max(done - start * race, 0), race)
+    return raced + (max(done - race * len(config.names), 0) if start == winner else 0)
+
+
 def learning_rate(config: SearchConfig, step: int) -> float:
     """Rise linearly over the warm-up, then fall to zero along a cosine."""
     warm = round(config.warmup * config.steps)
@@ -70,6 +77,18 @@ def sharpen(theta: Theta, config: SearchConfig, *, step: int) -> None:
         before = temperature(config.budget_temperature, config, step=step)
         set_temperatures(theta, config, step=step + 1)
         theta.weights["c"] *= before / theta.budget_temperature
+
+
+@torch.no_grad()
+def lengthen(theta: Theta, before: SearchConfig, config: SearchConfig, *, step: int) -> None:
+    """Take Θ after ``step`` steps from one schedule to a longer one, where T_g and T_c are lower.
+
+    Counts stay, as in `sharpen`; gates move together again as far as they had moved apart too soon.
+    """
+    last = min(step, before.steps - 1)
+    known = temperature(before.budget_temperature, before, step=last)
+    set_temperatures(theta, config, step=min(step, config.steps - 1))
+    theta.weights["c"] *= known / theta.budget_temperature
 
 
 def drawn_budget(config: SearchConfig, step: int) -> int:

@@ -37,7 +37,10 @@ NOT_IDENTITY = ("schema_", "backbone", "device_map", "save_every", "trackers")
 class ValidationConfig(Frozen):
     """What starts are raced and the answer is measured on.
 
-    Without ``data``, the world's validation split, or samples held out of what is learnt from.
+    Attributes:
+        samples: how many.
+        data: as ``data``; if None, the world's validation split, or samples held out of what is
+            learnt from.
     """
 
     samples: PositiveInt = 360
@@ -56,8 +59,8 @@ class ExploreConfig(Frozen):
         paths: schedules drawn within the profile's errors that race, besides the likeliest one.
         moves: rounds of moves; each measures the plans one change away from the best.
         gradient: whether operators are then refined by gradient descent, for ``steps`` steps of
-            ``batch`` samples, on
-        gradient_samples: samples, drawn again and again.
+            ``batch`` samples.
+        gradient_samples: how many samples the descent draws from, again and again.
         confirm_samples: validation samples, besides those that decide, on which the plans of all
             stages are compared at the end; 0 takes the last stage's.
     """
@@ -80,8 +83,8 @@ class SearchConfig(Artifact):
         method: ``eos``: profile, shortest paths, a race, moves and gradients; ``paper``: gradient
             descent on all of Θ under penalties; ``random`` and ``tpe`` (Optuna) try plans of the
             same space until ``passes`` are spent.
-        scorers: which belong to the space of all methods but ``paper``; if None, the default
-            ones, which work in all model families.
+        scorers: names of those that belong to the space of all methods but ``paper``; if None, the
+            default ones, which work in all model families.
         operators: whether operators other than pruning belong to that space.
         passes: compute of ``random`` and ``tpe`` for each budget, in forward passes of one sample
             through the full decoder.
@@ -89,20 +92,38 @@ class SearchConfig(Artifact):
         backbone: 'miniature', a folder, or a model's name on the hub.
         device_map: how transformers spreads a model over devices; one device if None.
         budget: B, final visual tokens; what ``plan.json`` is made for.
-        budgets: if given, each step draws one of them and runs Θ rescaled to it.
-        steps, batch, seed, lr, weight_decay, clip, warmup: of AdamW with a cosine (Table 5).
+        budgets: further ones: a plan for each; with ``method: paper`` each step draws one of them
+            and runs Θ rescaled to it.
+        data: what to learn from.
+        validation: what to measure on.
+        steps: of the descent; of a finished ``method: paper`` run they may be raised.
+        batch: samples of a step.
+        seed: of everything that is drawn.
+        lr: highest learning rate of AdamW, from which a cosine falls to 0 (Table 5).
+        weight_decay: of AdamW.
+        clip: largest norm of a gradient; no limit if None.
+        warmup: share of the steps in which the learning rate rises.
         micro_batch: samples that go through the model at once; all of the batch if None.
-        init: where operators start; ``starts`` races several instead, each for ``race`` of the
-            steps, and the one of the lowest validation loss continues.
-        layers: which start open, the paper's if None; ``fix_layers`` makes them the answer.
+        init: where operators start.
+        starts: several of them, which race; the one of the lowest validation loss continues.
+        race: share of the steps that each start has before that.
+        layers: which start open, the paper's if None.
+        fix_layers: whether these are the layers of the answer.
         fix: groups that are held at a value, such as ``{rho: 0}``.
         input_site: whether tokens may be reduced before the decoder, too; if None, with every
             method but ``paper``.
-        gate_temperature, budget_temperature: T_g and T_c, from first to last step (Eq. 10).
+        gate_temperature: T_g, from first to last step (Eq. 10).
+        budget_temperature: T_c, from first to last step (Eq. 10).
+        k_min: fewest tokens that a layer keeps (Eq. 11).
+        score: of importance in the decoder, with ``method: paper``.
+        input_score: of importance before the decoder, with ``method: paper``.
+        objective: what is minimised and its limits.
+        relaxation: how gradients reach the counts, with ``method: paper``.
         answers: which answers of a conversation are taught.
         max_text_tokens: longer samples are skipped.
         recompute: run layers again in the backward pass instead of keeping activations.
-        log_every, save_every: in steps.
+        log_every: steps between lines of the history.
+        save_every: steps between checkpoints.
         trackers: ``tensorboard`` or ``wandb``, through accelerate.
     """
 

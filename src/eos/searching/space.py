@@ -48,6 +48,16 @@ class Space:
         """Where tokens may be dropped, in order."""
         return sorted(self.scorers)
 
+    @property
+    def too_tight(self) -> str:
+        """Say that no plan meets the FLOPs limit, and what to do."""
+        least = self.flops(self.sites[:1], [self.budget])
+        return (
+            f"expected a FLOPs limit that {self.budget} tokens can meet; found "
+            f"{self.max_flops:.3f}, where dropping to {self.budget} after the first site costs "
+            f"{least:.3f}. Raise objective.max_flops, or allow input_site"
+        )
+
     def flops(self, layers: Sequence[int], counts: Sequence[int]) -> float:
         """FLOPs of keeping ``counts`` tokens after ``layers``, relative to the full model."""
         keep_after = dict(zip(layers, counts, strict=True))
