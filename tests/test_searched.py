@@ -59,3 +59,15 @@ def test_the_packaged_profile_gives_a_schedule_for_any_budget():
         plan = space.plan(steps)
         assert plan.expected.final_tokens == budget
         assert 0.9 * limit < plan.expected.flops_ratio <= limit
+
+
+def test_the_packaged_theta_becomes_the_packaged_plan():
+    theta = Theta.load(searched()[NAME][64].parent / "theta.json")
+    assert Plan.from_theta(theta, budget=64) == load_searched(NAME, 64)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_other_seeds_are_there_too(seed):
+    other = load_searched(f"{NAME}-seed-{seed}", 64)
+    assert other.provenance["search"]["seed"] == seed
+    assert other != load_searched(NAME, 64)
