@@ -46,7 +46,8 @@ def retained(theta: Theta, layers: list[int]) -> dict[int, int]:
 @torch.no_grad()
 def operators_of(theta: Theta) -> dict[int, Operator]:
     """Read the operator of every site."""
-    values = {group: [float(x) for x in theta.entries(group)] for group in GROUPS[2:]}
+    # Θ is in float32: seven digits are all of it, and 0.9763 is not written 0.9763000011444092
+    values = {group: [float(f"{x:.7g}") for x in theta.entries(group)] for group in GROUPS[2:]}
     rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
     return {
         layer: Operator.model_validate(row) for layer, row in zip(theta.sites, rows, strict=True)
