@@ -269,3 +269,17 @@ def test_the_command_shows_stages_and_profiles(sibling, tmp_path, capsys):
         assert words in captured.out
     assert cli.main(["plan", str(tmp_path / "s"), "--budget", "8"]) == 0
     assert "-> 8 final" in capsys.readouterr().out
+
+
+def test_samples_chosen_by_one_kind_of_plan_do_not_decide(backbone, finished, tmp_path):
+    """Where all candidates reduce at the same layers, every sample decides between them."""
+
+    def pieces(folder):
+        lines = (folder / "trials-16.jsonl").read_text().splitlines()[1:]
+        return {json.loads(line)["piece"] for line in lines}
+
+    early = Plan.preset("random", budget=16, model=backbone)  # before the decoder, at once
+    limit = {"max_flops": early.expected.flops_ratio + 1e-4}
+    searched(backbone, tmp_path, budget=16, budgets=None, objective=limit)
+    assert len(pieces(tmp_path)) == 2
+    assert len(pieces(finished[0])) == 1  # the control: a third of them

@@ -140,11 +140,13 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     assert profile is not None
     options = config.explore
     starts = candidates(profile, space, paths=options.paths, seed=config.seed)
+    chosen = references(starts)
     deciding = focused(
         judge,
-        references(starts),
+        chosen,
         pieces=search.pieces,
-        share=options.focus,
+        # samples that one kind of plan has chosen would decide against it: then all of them decide
+        share=options.focus if len(chosen) > 1 else 1.0,
         path=search.folder / f"trials-{space.budget}.jsonl",
     )
     ranking = {site: profile.ranking(site) for site in profile.sites}
