@@ -57,6 +57,9 @@ def test_4_one_batch_has_no_standard_error(capsys, tmp_path, sibling):
 def test_5_presets_say_that_depths_are_rescaled(capsys):
     assert cli.main(["ls", "presets"]) == 0
     assert "32 layers" in capsys.readouterr().out
+    note = "layers: published for 32, at the same share of 12 here"
+    assert note in str(Plan.preset("fastv", budget=64, num_layers=12))
+    assert note not in str(Plan.preset("fastv", budget=64))
 
 
 def test_7_defaults_of_the_benchmark_fit_a_small_model():
@@ -175,3 +178,24 @@ def test_14_short_help_and_completion(capsys):
     assert "--out" in capsys.readouterr().out
     assert cli.main(["--help"]) == 0
     assert "--install-completion" in capsys.readouterr().out
+
+
+def test_a_picture_of_ones_own_is_answered_by_the_full_and_the_reduced_model(capsys, tmp_path):
+    from eos.miniature.world import example
+
+    sample = example("test", "digit", 0)
+    sample.image.save(tmp_path / "picture.png")
+    given = [
+        str(tmp_path / "picture.png"),
+        sample.question.text,
+        "--plan",
+        "eos-miniature@64,16",
+        "--json",
+    ]
+    assert cli.main(["ask", *given]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["run"] for row in rows] == ["full", "eos-miniature@64", "eos-miniature@16"]
+    assert [row["final_tokens"] for row in rows] == [576, 64, 16]
+    assert {row["answer"] for row in rows} == {sample.question.answer}
+    (tmp_path / "text.png").write_text("no picture")
+    assert "expected a picture" in failed(capsys, "ask", tmp_path / "text.png", "what ?").err

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from eos.commands.ask import ask
 from eos.commands.bench import bench
 from eos.commands.demo import demo
 from eos.commands.doctor import doctor
@@ -36,6 +37,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "validate": validate,
     "bench": bench,
     "eval": evaluate,
+    "ask": ask,
     "profile": profile,
     "fidelity": fidelity,
     "doctor": doctor,

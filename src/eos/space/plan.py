@@ -22,6 +22,7 @@ from eos.space.mixture import components
 from eos.space.step import Operator, Step
 from eos.space.theta import Theta
 
+PUBLISHED_DEPTH = 32  # decoder layers of the models that presets are published for
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
 
 
@@ -244,7 +245,15 @@ class Plan(Artifact):
             f"FLOPs x{expected.flops_ratio:.3f}, KV x{expected.kv_bytes_ratio:.3f} "
             f"(with {self.text_tokens} text tokens)"
         )
-        return "\n".join([header, *rows, footer])
+        note = [] if "preset" not in self.provenance else _rescaled_note(self.num_layers)
+        return "\n".join([header, *rows, footer, *note])
+
+
+def _rescaled_note(num_layers: int) -> list[str]:
+    """Say that a preset's layers are not those of its paper."""
+    if num_layers == PUBLISHED_DEPTH:
+        return []
+    return [f"layers: published for {PUBLISHED_DEPTH}, at the same share of {num_layers} here"]
 
 
 def _sizes(model: Any) -> dict[str, Any]:
