@@ -33,7 +33,7 @@ def test_the_table_of_families_is_that_of_the_registry():
         assert abs(float(chance.rstrip("%")) - 100 * np.mean(asked)) < 3.5
 
 
-def test_the_table_in_the_readme_is_that_of_the_results():
+def test_3_the_table_in_the_readme_has_every_row_of_the_results():
     root = PAGE.parent.parent
     results = Results.load(root / "results" / "miniature" / "results.json")
     section = (root / "README.md").read_text(encoding="utf-8").split("## Does the search win?")[1]

@@ -30,7 +30,7 @@ def check_own(plan, result):
     assert plan.backbone == result.plan.backbone != "any"
 
 
-def test_any_budget_is_the_runs_own_plan_rescaled(run, capsys):
+def test_1_any_budget_is_the_runs_own_plan_rescaled(run, capsys):
     out, result = run
     assert cli.main(["plan", str(out), "--budget", "32", "--json"]) == 0
     found = Plan(**json.loads(capsys.readouterr().out))
@@ -42,7 +42,7 @@ def test_any_budget_is_the_runs_own_plan_rescaled(run, capsys):
         result.plan_at(0)
 
 
-def test_an_unfinished_run_has_the_same_plans_from_theta(run, tmp_path):
+def test_1_an_unfinished_run_has_the_same_plans_from_theta(run, tmp_path):
     out, result = run
     (tmp_path / "theta.json").write_text((out / "theta.json").read_text())
     found = load_plan_of_run(tmp_path, 32)

@@ -40,7 +40,7 @@ def ask(
     """Answer a question about a picture, by the full model and under plans, side by side.
 
     Without --plan, the miniature's searched plan of 64 tokens, or FastV's of other models. The
-    miniature knows the words of its world: eos ask picture.png "how many red circles ?"
+    miniature knows the words of its world: eos ask picture.png "is there a red circle ?"
     """
     from rich.console import Console
 

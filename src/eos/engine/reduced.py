@@ -46,7 +46,7 @@ def reduced(
     >>> import eos
     >>> from PIL import Image
     >>> backbone, processor = eos.load_backbone("miniature"), eos.load_processor("miniature")
-    >>> text, image = "<image> how many red circles ?", Image.new("RGB", (96, 96))
+    >>> text, image = "<image> is there a red circle ?", Image.new("RGB", (96, 96))
     >>> inputs = processor(images=image, text=text, return_tensors="pt").to(backbone.model.device)
     >>> plan = eos.Plan.preset("fastv", budget=64, num_layers=backbone.num_layers)
     >>> with eos.reduced(backbone, plan) as model:
