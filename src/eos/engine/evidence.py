@@ -83,7 +83,7 @@ def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
     """Pick the text raters once, from the embeddings that enter the decoder, ``[B, T]``."""
     visual = embeddings[prompt.visual].view(len(embeddings), -1, embeddings.shape[-1])
     rows, counted = listed(prompt.question)
-    rates = text_raters(visual, take(embeddings, rows), counts=counted)
+    rates = text_raters(visual, take(embeddings, rows), counted=counted)
     return torch.zeros_like(prompt.visual).scatter(1, rows, rates)
 
 

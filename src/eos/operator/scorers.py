@@ -69,18 +69,18 @@ class Scorer:
     picks: bool = False
 
 
-def text_raters(visual: Tensor, text: Tensor, *, counts: Tensor | None = None) -> Tensor:
+def text_raters(visual: Tensor, text: Tensor, *, counted: Tensor | None = None) -> Tensor:
     """Pick the text tokens that rate visual ones (SparseVLM, arXiv 2410.04417): ``[B, T]``.
 
     A rater is a text token on which the visual tokens, ``visual`` ``[B, N, D]`` against ``text``
-    ``[B, T, D]``, put more than the mean share. ``counts`` ``[B, T]`` says which of the T are text
-    at all.
+    ``[B, T, D]``, put more than the mean share. ``counted`` ``[B, T]`` masks the
+    T that are text at all.
     """
     closeness = (visual @ text.mT).float()
-    if counts is None:
-        counts = torch.ones(text.shape[:-1], dtype=torch.bool, device=text.device)
-    share = torch.softmax(closeness.masked_fill(~counts[:, None], -torch.inf), dim=-1).mean(dim=-2)
-    return counts & (share > 1.0 / counts.sum(dim=-1, keepdim=True))
+    if counted is None:
+        counted = torch.ones(text.shape[:-1], dtype=torch.bool, device=text.device)
+    share = torch.softmax(closeness.masked_fill(~counted[:, None], -torch.inf), dim=-1).mean(dim=-2)
+    return counted & (share > 1.0 / counted.sum(dim=-1, keepdim=True))
 
 
 def rope_gravity(cos: Tensor, sin: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

@@ -69,13 +69,13 @@ def spread(grid: Grid, width: int) -> list[list[int]]:
     """
     keys = list(range(grid.keys))
     needs = {place: _narrowest(grid, place) + BORDER for place in range(len(grid.columns))}
-    room = width - EDGE - sum(needs[place] for place in keys)
+    available = width - EDGE - sum(needs[place] for place in keys)
     others = {place: need for place, need in needs.items() if place >= grid.keys}
     widest = max(others.values(), default=0)
-    if widest > room:
+    if widest > available:
         return []
-    fewest = len(_filled(others, room))
-    enough = (_filled(others, limit) for limit in range(widest, room + 1))
+    fewest = len(_filled(others, available))
+    enough = (_filled(others, limit) for limit in range(widest, available + 1))
     return [[*keys, *part] for part in next(x for x in enough if len(x) == fewest)]
 
 
@@ -96,14 +96,14 @@ def records(grid: Grid) -> Iterator[Text]:
                 yield Text(f"  {head:<{indent}}  ").append_text(line)
 
 
-def _filled(needs: dict[int, int], room: int) -> list[list[int]]:
-    """Fill tables with columns in order, each as far as there is room."""
+def _filled(needs: dict[int, int], available: int) -> list[list[int]]:
+    """Fill tables with columns in order, each up to ``available`` characters wide."""
     parts: list[list[int]] = [[]]
-    left = room
+    left = available
     for place, need in needs.items():
         if need > left and parts[-1]:
             parts.append([])
-            left = room
+            left = available
         parts[-1].append(place)
         left -= need
     return parts
