@@ -1,5 +1,6 @@
 """docs/miniature.md says what the code says."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from eos.miniature.world import EVALUATED, examples
 from eos.report.demo import glance
 
 PAGE = Path(__file__).parent.parent / "docs" / "miniature.md"
+RESULTS = PAGE.parent.parent / "src" / "eos" / "results" / "miniature"
 BUDGETS = (64, 32, 16)
 SEEDS = ("eos-miniature", "eos-seed-2", "eos-seed-3")
 
@@ -148,3 +150,40 @@ def test_the_gallery_shows_every_family_and_marks_wrong_answers(sibling, tmp_pat
     for *_, right, said in rows:
         assert (right == said) != (said == f" **{said.strip(' *')}** ")
     assert any(right != said for *_, right, said in rows)  # random weights are mostly wrong
+
+
+COMPARED = json.loads((RESULTS / "comparisons.json").read_text(encoding="utf-8"))
+
+
+def written(found):
+    """An advantage with its interval, as the pages write it."""
+    low, high = (f"{found[key]:+.1f}".replace("-", "−") for key in ("low", "high"))
+    return f"{found['ahead']:+.1f}".replace("-", "−") + f" ({low} to {high})"
+
+
+def test_what_is_said_of_other_searchers_is_what_was_compared():
+    page = (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    section = page.split("### Against other searchers")[1].split("\n### ")[0]
+    for name in ("tpe", "random"):
+        (row,) = [line for line in section.splitlines() if line.startswith(f"| `method={name}`")]
+        for budget in (64, 16):
+            found = COMPARED[f"searchers@{budget}"][name]
+            assert f"{found['accuracy']:.1f} ± {found['stderr']:.1f} | {written(found)}" in row
+    leads = [COMPARED[f"searchers@{b}"][x]["ahead"] for b in (64, 16) for x in ("tpe", "random")]
+    readme = (PAGE.parent.parent / "README.md").read_text(encoding="utf-8")
+    assert f"are {min(leads):.1f} to {max(leads):.1f} points behind at 64 and 16" in readme
+    level = COMPARED["searchers@32"]["tpe"]
+    assert level["low"] < 0 < level["high"]
+    assert f"{level['accuracy']:.1f} ± {level['stderr']:.1f}" in section
+
+
+@pytest.mark.parametrize("budget", [64, 16])
+def test_every_step_from_the_papers_search_is_what_was_compared(budget):
+    page = (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    section = page.split("### From the paper's search")[1].split("\n### ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(COMPARED[f"ladder@{budget}"])
+    steps = COMPARED[f"ladder@{budget}"].values()
+    for number, (row, found) in enumerate(zip(rows, steps, strict=True)):
+        assert f"{found['accuracy']:.1f} ± {found['stderr']:.1f}" in row
+        assert not number or written(found) in row
