@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from transformers.utils import is_flash_attn_2_available
 
 import eos
 from eos import ConfigError, DataError, Plan, PlanError, cli
@@ -121,6 +122,13 @@ def test_9_errors_are_ours(run):
     for data in ([1, 2, 3], {"file": "mix.json"}):
         with pytest.raises(DataError, match=f"found {type(data).__name__}"):
             eos.search(backbone, data)
+
+
+@pytest.mark.skipif(is_flash_attn_2_available(), reason="the kernel is installed")
+def test_9_a_kernel_that_is_not_installed_is_named(capsys, tmp_path):
+    kernel = ["--attention", "flash_attention_2"]
+    assert "cannot use flash_attention_2" in failed(capsys, "bench", "--size", "tiny", *kernel).err
+    assert "cannot load" in failed(capsys, "eval", "--out", tmp_path / "x", *kernel).err
 
 
 def test_9_with_json_an_error_is_json_too(capsys):

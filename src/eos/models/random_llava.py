@@ -183,10 +183,13 @@ def _config(sizes: _Sizes, num_layers: int | None) -> Any:
 
 def _empty(config: Any, dtype: torch.dtype | str, attn_implementation: str) -> PreTrainedModel:
     """Allocate a model without touching its weights: untouched pages cost nothing."""
-    with no_init_weights():
-        return AutoModelForImageTextToText.from_config(
-            config, dtype=dtype, attn_implementation=attn_implementation
-        )
+    try:
+        with no_init_weights():
+            return AutoModelForImageTextToText.from_config(
+                config, dtype=dtype, attn_implementation=attn_implementation
+            )
+    except ImportError as failure:  # the kernel's package is not installed
+        raise BackboneError(f"cannot use {attn_implementation} attention: {failure}") from None
 
 
 def _check_memory(model: PreTrainedModel, size: str) -> None:
