@@ -367,18 +367,6 @@ def test_embeddings_without_ids_are_refused(backbone):
 
 
 @torch.no_grad()
-def test_a_batch_of_unequal_images_is_refused(backbone):
-    one, two = tiny_inputs(backbone, texts=(60,)), tiny_inputs(backbone, images=2, texts=(22,))
-    ids = torch.cat([one["input_ids"], two["input_ids"]])
-    pixels = torch.cat([one["pixel_values"], two["pixel_values"]])
-    with (
-        pytest.raises(BackboneError, match=r"found \[36, 72\]"),
-        reduced(backbone, plan(Step(layer=0, keep=6))) as model,
-    ):
-        model(input_ids=ids, pixel_values=pixels)
-
-
-@torch.no_grad()
 def test_a_new_image_on_an_old_cache_is_refused(backbone):
     inputs, cache = tiny_inputs(backbone), DynamicCache()
     with reduced(backbone, plan(Step(layer=0, keep=6))) as model:

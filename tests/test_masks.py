@@ -18,7 +18,6 @@ def causal(tokens, dtype=torch.bool, window=None):
 
 def test_no_mask_stays_no_mask():
     assert cut(None, SLOTS) is None
-    assert cut_columns(None, SLOTS, total=6) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])

@@ -33,12 +33,10 @@ class Vision:
     last: tuple[Tensor, Tensor]
     project: Callable[[Tensor], Tensor]
 
-    def repeated(self, times: int) -> "Vision":
-        """Repeat every image, as beam search repeats its prompts."""
-        if times == 1:
-            return self
+    def at(self, images: Tensor) -> "Vision":
+        """Select images by their places, ``[I]``."""
         rows = (self.states, self.cls_attention, self.keys, *self.last)
-        states, attention, keys, queries, last = (x.repeat_interleave(times, dim=0) for x in rows)
+        states, attention, keys, queries, last = (x[images] for x in rows)
         return Vision(states, attention, keys, (queries, last), self.project)
 
 

@@ -9,9 +9,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import Cache
 
-from eos.engine.masks import cut_columns, rebuild
+from eos.engine.masks import cut_columns, rebuild, shut
 from eos.engine.stages import Stage
 from eos.models.backbone import Backbone, LayerCall
 from eos.models.hooks import ModelCall
@@ -60,7 +61,10 @@ class Decoding:
         if call.index == 0:
             like = None if call.mask is None else call.mask[..., :1]
             self.traces[call.cache] = Trace(valid, like)
-        self.traces[call.cache].stages[call.index] = stage
+        trace = self.traces[call.cache]
+        if trace.like is None and stage.filler is not None and call.mask is not None:
+            trace.like = call.mask[..., :1]
+        trace.stages[call.index] = stage
 
     def prompt_length(self, model: ModelCall, layer: LayerCall) -> int:
         """Count the prompt's tokens: the whole text, unless it is decoded without a cache.
@@ -89,15 +93,19 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
     total = trace.tokens + later
     mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
     like = mask if trace.like is None else trace.like
-    if source.slots.shape[1] < trace.tokens and like is not None:
-        # The model sized this mask by a layer that does not hold the whole prompt.
+    misfit = source.slots.shape[1] < trace.tokens or (mask is None and stage.filler is not None)
+    if misfit and like is not None:
+        # The model sized this mask by a layer that does not hold the whole prompt, or made none.
         window = backbone.window(call.index)
         mask = rebuild(like, trace.valid, new=new, later=later, window=window)
     if mask is not None:
         added = torch.arange(trace.tokens, total, device=stage.slots.device)
         columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
-        columns = columns[:, -(backbone.held(call.cache, call.index) + new) :]
-        call = replace(call, mask=cut_columns(mask, columns, total=total))
+        held = backbone.held(call.cache, call.index) + new
+        mask = cut_columns(mask, columns[:, -held:], total=total)
+        if stage.filler is not None:
+            mask = shut(mask, pad(stage.filler, (0, later))[:, -held:])
+        call = replace(call, mask=mask)
     if stage.positions is not None:
         start = stage.positions[:, -1:] + later - new + 1
         ids = start + torch.arange(new, device=start.device)

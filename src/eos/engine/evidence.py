@@ -1,173 +1,175 @@
-"""Evidence: compute what a scorer needs from a layer's own attention, and nothing more."""
+"""Evidence: compute what a scorer needs from a layer's own attention, and nothing more.
 
-from dataclasses import dataclass, replace
+A layer is read once for the whole batch (`Reading`); each group of samples takes its visual tokens'
+share of that.
+"""
+
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from eos.errors import BackboneError, PlanError
+from eos.engine.groups import Group
+from eos.engine.prompt import Prompt, listed
+from eos.engine.stages import Stage, at_stage
+from eos.errors import BackboneError
 from eos.methods.registry import SCORERS
 from eos.models.backbone import Backbone, LayerCall
-from eos.models.hooks import ModelCall
 from eos.models.vision import VisionTap
-from eos.operator.scorers import Evidence, Rows, rope_gravity, text_raters
-from eos.space.plan import Plan
+from eos.operator.scorers import Evidence, Rows, rope_gravity
 from eos.space.step import needs
-from eos.tokens import take
+from eos.tokens import Vision, take
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """What a prompt consists of, all ``[B, T]`` in its full length.
+class Reading:
+    """What a scorer and an operator need of a layer, for all T' tokens of a batch.
 
     Attributes:
-        visual: visual tokens.
-        valid: tokens that are not padding.
-        is_prompt: tokens of the prompt proper, not labelled or already generated answer tokens.
-        raters: text tokens whose attention rates visual ones; None if no scorer needs them.
+        rows: the query rows, ``[B, R]``; None if no attention is needed.
+        counted: which of them count, ``[B, R]``.
+        attention: of those rows on all tokens, ``[B, H, R, T']``.
+        rotary: cos and sin of all tokens, each ``[B, T', E]``.
+        keys: of all tokens, ``[B, G, T', E]``.
+        text: normed states of all tokens ``[B, T', D]`` and the L1 norms of their keys ``[B, T']``,
+            -inf where a token is no text.
+        vision: the vision tower's outputs, one row for each image.
     """
 
-    visual: Tensor
-    valid: Tensor
-    is_prompt: Tensor
-    raters: Tensor | None = None
-
-    def to(self, like: Tensor) -> "Prompt":
-        """Move to the device of ``like``."""
-        if self.visual.device == like.device:
-            return self
-        masks = (self.visual, self.valid, self.is_prompt)
-        visual, valid, is_prompt = (mask.to(like.device) for mask in masks)
-        raters = None if self.raters is None else self.raters.to(like.device)
-        return Prompt(visual, valid, is_prompt, raters)
-
-    @property
-    def question(self) -> Tensor:
-        """Mask of the prompt's text from the first image on, without the system prompt."""
-        after = self.visual.long().cumsum(dim=1) > 0
-        return after & ~self.visual & self.valid & self.is_prompt
+    rows: Tensor | None = None
+    counted: Tensor | None = None
+    attention: Tensor | None = None
+    rotary: tuple[Tensor, Tensor] | None = None
+    keys: Tensor | None = None
+    text: tuple[Tensor, Tensor] | None = None
+    vision: Vision | None = None
 
 
-def read_prompt(call: ModelCall, plan: Plan, backbone: Backbone, *, length: int) -> Prompt:
-    """Check that a prompt, the first ``length`` tokens, can be reduced by this plan."""
-    visual = call.visual
-    assert visual is not None
-    counts = visual.sum(dim=1)
-    tokens = int(counts[0])
-    if bool((counts != tokens).any()):
-        raise BackboneError(
-            "expected the same number of visual tokens in every sample of a batch; found "
-            f"{counts.tolist()}. Run samples of different numbers in separate batches"
-        )
-    if tokens % plan.visual_tokens and not backbone.family.any_count:
-        raise PlanError(
-            f"expected a plan for the {tokens} visual tokens of this prompt; found one for "
-            f"{plan.visual_tokens} an image"
-        )
-    places = torch.arange(visual.shape[1], device=visual.device)
-    is_prompt = (places < length).expand_as(visual)
-    if call.answer is not None:
-        is_prompt = is_prompt & ~call.answer
-    if call.padding is None:
-        return Prompt(visual, torch.ones_like(visual), is_prompt)
-    valid = call.padding[:, -visual.shape[1] :].bool()
-    if not bool(valid[:, -1].all()):
-        raise BackboneError(
-            "expected a left-padded batch; found padding on the right. Set padding_side='left' on "
-            "the tokenizer"
-        )
-    return Prompt(visual, valid, is_prompt)
-
-
-def find_raters(embeddings: Tensor, prompt: Prompt) -> Tensor:
-    """Pick the text raters once, from the embeddings that enter the decoder, ``[B, T]``."""
-    visual = embeddings[prompt.visual].view(len(embeddings), -1, embeddings.shape[-1])
-    rows, counted = listed(prompt.question)
-    rates = text_raters(visual, take(embeddings, rows), counted=counted)
-    return torch.zeros_like(prompt.visual).scatter(1, rows, rates)
-
-
-@dataclass(frozen=True)
+@dataclass
 class Scene:
     """The inputs that evidence is computed from, at one step of a forward pass.
 
     Attributes:
+        backbone: the model.
         prompt: the full prompt.
-        states: output of the layer that has just run, ``[B, T', D]``.
-        slots: places of those T' tokens in the full prompt, ``[B, T']``.
-        places: places of the N visual ones among the T', ``[B, N]``.
-        layer: inputs of the layer whose attention is read; None before the decoder.
+        stage: the tokens that are left.
+        layer: inputs of the layer that has just run; None before the decoder.
+        ahead: inputs of the next layer, with the output of the last, ``[B, T', D]``, as states.
         vision: records the vision tower's inputs; None if no scorer needs it.
     """
 
+    backbone: Backbone
     prompt: Prompt
-    states: Tensor
-    slots: Tensor
-    places: Tensor
+    stage: Stage
     layer: LayerCall | None
+    ahead: LayerCall
     vision: VisionTap | None = None
+    _known: dict[str, Reading] = field(default_factory=dict, init=False)
+
+    def reading(self, score: str, *, kind: str) -> Reading:
+        """Read the layer for the scorer ``score`` and the operator ``kind``, once."""
+        if score not in self._known:
+            layer = self.layer
+            if SCORERS[score].ahead:
+                ahead = at_stage(self.backbone, self.ahead, self.stage)
+                layer = replace(ahead, weights=self.stage.weights)
+            self._known[score] = _read(self, layer, score=score, kind=kind)
+        return self._known[score]
 
 
-def evidence_for(backbone: Backbone, scene: Scene, *, score: str, kind: str, keep: int) -> Evidence:
-    """Collect what the scorer ``score`` and the operator ``kind`` need, and nothing more."""
-    evidence = Evidence(take(scene.states, scene.places), keep=keep)
-    needed = needs(score, kind)
-    if "vision" in needed:
-        evidence = _with_vision(evidence, scene)
-    if scene.layer is None:
-        return evidence
-    if SCORERS[score].rows != "none":
-        rows, counted = _rows(SCORERS[score].rows, scene.prompt, scene.slots)
-        attention = _columns(backbone.attention_rows(scene.layer, rows), scene.places)
-        evidence = replace(evidence, attention=attention, rows=counted)
-        if "gravity" in needed:
-            cos, sin = (x.expand(len(rows), -1, -1) for x in scene.layer.rotary)
-            evidence = replace(evidence, gravity=rope_gravity(cos, sin, rows, scene.places))
-    if "keys" in needed:
-        keys = backbone.keys(scene.layer)
-        evidence = replace(evidence, keys=_at(keys, scene.places))
-        if "text" in needed:
-            question = scene.prompt.question.gather(1, scene.slots)
-            norms = keys.abs().sum(dim=(1, 3)).masked_fill(~question, -torch.inf)
-            normed = backbone.final_norm(scene.states)
-            evidence = replace(evidence, text=(normed, norms, take(normed, scene.places)))
+def evidence_of(
+    scene: Scene, group: Group, *, places: Tensor, score: str, kind: str, keep: int
+) -> Evidence:
+    """Collect what the scorer ``score`` and the operator ``kind`` need of a group's tokens.
+
+    ``places`` ``[b, N]`` are those of its visual tokens among the T' that are left.
+    """
+    reading, of = scene.reading(score, kind=kind), group.of
+    evidence = Evidence(take(of(scene.ahead.states), places), keep=keep)
+    if reading.vision is not None:
+        vision = _vision_of(reading.vision, scene.prompt.counts, group, left=places.shape[1])
+        evidence = _with_vision(evidence, vision)
+    if reading.attention is not None and reading.rows is not None:
+        assert reading.counted is not None
+        attention = _columns(of(reading.attention), places)
+        evidence = replace(evidence, attention=attention, rows=of(reading.counted))
+        if reading.rotary is not None:
+            cos, sin = (of(x) for x in reading.rotary)
+            gravity = rope_gravity(cos, sin, of(reading.rows), places)
+            evidence = replace(evidence, gravity=gravity)
+    if reading.keys is not None:
+        evidence = replace(evidence, keys=_at(of(reading.keys), places))
+    if reading.text is not None:
+        normed, norms = (of(x) for x in reading.text)
+        evidence = replace(evidence, text=(normed, norms, take(normed, places)))
     return evidence
 
 
-def _with_vision(evidence: Evidence, scene: Scene) -> Evidence:
-    """Add evidence of the vision tower; several images of a sample are concatenated."""
-    assert scene.vision is not None
-    vision = scene.vision.read()
-    batch, tokens = evidence.states.shape[:2]
-    seen = vision.cls_attention.shape[0] * (vision.cls_attention.shape[-1] - 1)
-    if (batch * tokens) % seen:
+def _read(scene: Scene, layer: LayerCall | None, *, score: str, kind: str) -> Reading:
+    needed, reading, backbone = needs(score, kind), Reading(), scene.backbone
+    if "vision" in needed:
+        assert scene.vision is not None
+        reading = replace(reading, vision=scene.vision.read())
+    if layer is None:
+        return reading
+    if SCORERS[score].rows != "none":
+        rows, counted = _rows(SCORERS[score].rows, scene.prompt, scene.stage)
+        attention = backbone.attention_rows(layer, rows)
+        reading = replace(reading, rows=rows, counted=counted, attention=attention)
+        if "gravity" in needed:
+            cos, sin = (x.expand(len(rows), -1, -1) for x in layer.rotary)
+            reading = replace(reading, rotary=(cos, sin))
+    if "keys" in needed:
+        keys, states = backbone.keys(layer), scene.ahead.states
+        reading = replace(reading, keys=keys)
+        if "text" in needed:
+            question = scene.prompt.question.gather(1, scene.stage.slots)
+            norms = keys.abs().sum(dim=(1, 3)).masked_fill(~question, -torch.inf)
+            reading = replace(reading, text=(backbone.final_norm(states), norms))
+    return reading
+
+
+def _vision_of(vision: Vision, counts: tuple[int, ...], group: Group, *, left: int) -> Vision:
+    """Select the images of a group's samples; beams of one prompt share its images."""
+    images, patches = vision.cls_attention.shape[0], vision.cls_attention.shape[-1] - 1
+    if sum(counts) % (images * patches) or left != group.tokens:
         raise BackboneError(
-            f"expected one visual token a patch; found {tokens} tokens a sample of {batch} and "
-            f"{seen} patches in all"
+            f"expected one visual token a patch; found {left} tokens in a sample, {sum(counts)} "
+            f"in all, and {images * patches} patches in all"
         )
-    vision = vision.repeated(batch * tokens // seen)  # beams of one prompt share its images
-    patches = vision.cls_attention[..., 1:]
+    beams = sum(counts) // (images * patches)
+    if beams == 1 and group.members is None:
+        return vision
+    rows: list[int] = []
+    start = 0
+    for sample, count in enumerate(counts):
+        if group.members is None or sample in group.members:
+            rows += range(start, start + count // patches)
+        start += count // patches if sample % beams == beams - 1 else 0
+    return vision.at(torch.tensor(rows, device=vision.states.device))
+
+
+def _with_vision(evidence: Evidence, vision: Vision) -> Evidence:
+    """Add evidence of the vision tower; several images of a sample are concatenated."""
+    batch, patches = len(evidence.states), vision.cls_attention[..., 1:]
     images = len(patches) // batch
     attention = patches.reshape(batch, images, *patches.shape[1:]).transpose(1, 2).flatten(2)
     return replace(evidence, cls_attention=attention, vision=vision if images == 1 else None)
 
 
-def _rows(kind: Rows, prompt: Prompt, slots: Tensor) -> tuple[Tensor, Tensor]:
+def _rows(kind: Rows, prompt: Prompt, stage: Stage) -> tuple[Tensor, Tensor]:
     """List the query rows a scorer needs, ``[B, R]``, padded; and which of them count."""
+    slots = stage.slots
     if kind == "last":
         order = torch.arange(slots.shape[1], device=slots.device)
-        last = (order * prompt.is_prompt.gather(1, slots)).amax(dim=1, keepdim=True)
+        is_prompt = prompt.is_prompt.gather(1, slots)
+        if stage.filler is not None:
+            is_prompt = is_prompt & ~stage.filler
+        last = (order * is_prompt).amax(dim=1, keepdim=True)
         return last, torch.ones_like(last, dtype=torch.bool)
     mask = prompt.raters if kind == "raters" else prompt.question
     assert mask is not None
     return listed(mask.gather(1, slots))
-
-
-def listed(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """List where a mask ``[B, T]`` is true, ``[B, R]`` padded to the longest, and which count."""
-    most = max(1, int(mask.sum(dim=1).max()))
-    rows = (~mask).long().argsort(dim=1, stable=True)[:, :most]
-    return rows, mask.gather(1, rows)
 
 
 def _columns(attention: Tensor, places: Tensor) -> Tensor:

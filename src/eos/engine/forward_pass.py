@@ -2,8 +2,8 @@
 
 It is given everything at construction, is called before every decoder layer and before the final
 norm (`eos.models.hooks`), and is dropped afterwards. Which tokens are left is its `stage`; how a
-step chooses and combines them is the function ``reduce`` (`eos.engine.steps` for plans,
-`eos.engine.relaxation` for Θ).
+step chooses and combines them, group by group, is the function ``reduce`` (`eos.engine.steps` for
+plans, `eos.engine.relaxed_steps` for Θ).
 """
 
 from collections.abc import Callable
@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from eos.engine.decoding import Decoding, Trace, continued
-from eos.engine.evidence import Prompt, find_raters, read_prompt
+from eos.engine.evidence import Scene
+from eos.engine.groups import Group, Outcome, group_samples
+from eos.engine.prompt import Prompt, find_raters, read_prompt
 from eos.engine.reference import Reference
-from eos.engine.stages import Stage, at_stage, places_of
+from eos.engine.stages import Stage, at_stage, evened, joined, places_of
+from eos.engine.steps import GroupStep
 from eos.errors import BackboneError
 from eos.models.backbone import Backbone, KeyTap, LayerCall
 from eos.models.hooks import ModelCall
@@ -33,34 +36,32 @@ class ForwardPass:
         backbone: the model.
         call: the model's inputs.
         plan: its steps.
-        reduce: executes a step on what enters the layer after it, keeping so many visual tokens.
+        reduce: executes a step on a group of samples; None if nothing changes.
         decoding: what earlier passes left.
         weighted: whether tokens carry attention weights with gradients; then nothing is cached.
         reference: the full model run beside this one for alignment, or None.
         logit_positions: places ``[P]`` whose final states (and so logits) are needed; None for all.
         prompt: of a pass that reduces; set before the first layer.
+        groups: samples with equally many visual tokens.
         stage: the tokens that are left.
         trace: of a pass that continues a reduced prompt.
         previous: inputs of the layer before.
-        sizes: how many tokens each visual one stands for, if the operator tracks it.
-        hard_count: visual tokens under a hard boundary, if the boundary is soft.
         shortened: whether any token was dropped.
     """
 
     backbone: Backbone
     call: ModelCall
     plan: Plan
-    reduce: "Callable[[ForwardPass, LayerCall, Step, int], LayerCall]"
+    reduce: Callable[[GroupStep], Outcome | None]
     decoding: Decoding
     weighted: bool = False
     reference: Reference | None = None
     logit_positions: Tensor | None = None
     prompt: Prompt | None = field(default=None, init=False)
+    groups: list[Group] = field(default_factory=list, init=False)
     stage: Stage | None = field(default=None, init=False)
     trace: Trace | None = field(default=None, init=False)
     previous: LayerCall | None = field(default=None, init=False)
-    sizes: Tensor | None = field(default=None, init=False)
-    hard_count: int | None = field(default=None, init=False)
     shortened: bool = field(default=False, init=False)
     _cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict, init=False)
 
@@ -96,33 +97,40 @@ class ForwardPass:
             self.reference.compare(last, states, self.stage, self.prompt)
         if not self.shortened:
             return states if self.logit_positions is None else states[:, self.logit_positions]
-        present = places_of(self.stage.present)
-        slots = self.stage.slots.gather(1, present)
-        kept = torch.zeros_like(self.prompt.valid, dtype=torch.long).scatter_(1, slots, 1)
-        last_kept = (kept.cumsum(dim=1) - 1).clamp_min(0)
+        present = self.stage.present
+        order = torch.arange(1, present.shape[1] + 1, device=present.device) * present
+        found = torch.zeros_like(self.prompt.valid, dtype=torch.long)
+        last_kept = found.scatter(1, self.stage.slots, order).cummax(dim=1).values - 1
+        last_kept = last_kept.maximum(present.long().argmax(dim=1, keepdim=True))
         if self.logit_positions is not None:
             last_kept = last_kept[:, self.logit_positions]
-        return take(states, present.gather(1, last_kept))
+        return take(states, last_kept)
 
-    @property
-    def visual_tokens(self) -> int:
-        """Count the visual tokens of the full prompt."""
+    def _shorten(self, call: LayerCall, outcomes: list[tuple[Group, Outcome]]) -> LayerCall:
+        """Drop the tokens that do not stay; kept ones get their new states and weights."""
         assert self.prompt is not None
-        return int(self.prompt.visual[0].sum())
-
-    def shorten(
-        self, call: LayerCall, stage: Stage, *, stays: Tensor, anchors: Tensor | None
-    ) -> LayerCall:
-        """Keep the tokens that ``stays`` ``[B, T']`` marks; visual states become ``anchors``."""
-        if bool((stays & stage.present).all()):
-            self.stage, states = stage, call.states
-        else:
-            index = places_of(stays)
-            self.stage, self.shortened, states = stage.kept(index), True, take(call.states, index)
+        assert self.stage is not None
+        stage, stays = joined(self.stage, outcomes)
+        states, where = call.states, None
+        if not bool((stays & stage.present).all()):
+            if self.prompt.ragged:
+                index, filler = evened(stays, self.prompt.valid.gather(1, stage.slots))
+                stage = stage.kept(index).filled(filler)
+            else:
+                index = places_of(stays)
+                stage = stage.kept(index)
+            order = torch.arange(index.shape[1], device=index.device).expand_as(index)
+            where = torch.zeros_like(self.stage.slots).scatter(1, index, order)
+            states, self.shortened = take(states, index), True
             self._cuts.clear()
-        if anchors is not None:
-            where = (self.stage.visual & self.stage.present)[..., None]
-            states = states.masked_scatter(where, anchors.to(states.dtype))
+        self.stage = stage
+        for group, outcome in outcomes:
+            if outcome.anchors is not None:
+                places, anchors = outcome.anchors
+                places = places if where is None else group.of(where).gather(1, places)
+                index = places[..., None].expand_as(anchors)
+                new = group.of(states).scatter(1, index, anchors.to(states.dtype))
+                states = group.put(states, new)
         return replace(call, states=states)
 
     def _open(self, call: LayerCall) -> None:
@@ -150,9 +158,12 @@ class ForwardPass:
         self.prompt = read_prompt(self.call, self.plan, self.backbone, length=length)
         everything = torch.arange(call.states.shape[1], device=call.states.device)
         self.stage = Stage(everything.expand(len(call.states), -1), self.prompt.visual)
+        self.groups = group_samples(self.prompt.counts)
         scorers = [scorer for step in self.plan.steps for scorer in scorers_of(step.score)]
         if any(scorer.rows == "raters" for scorer in scorers):
-            self.prompt = replace(self.prompt, raters=find_raters(call.states, self.prompt))
+            self.prompt = replace(
+                self.prompt, raters=find_raters(call.states, self.prompt, self.groups)
+            )
 
     def _between_layers(self, call: LayerCall, full: LayerCall) -> LayerCall:
         """Reduce, then compare with the full model; ``full`` are the inputs of the full prompt."""
@@ -173,12 +184,25 @@ class ForwardPass:
         return call
 
     def _reduce(self, call: LayerCall, step: Step) -> LayerCall:
-        """Execute one step, its count rescaled to the visual tokens of this prompt."""
+        """Execute one step, its count rescaled to the visual tokens of each sample."""
+        assert self.prompt is not None
         assert self.stage is not None
-        fraction = step.keep / self.plan.visual_tokens
-        present = int((self.stage.visual & self.stage.present)[0].sum())
-        keep = min(present, max(1, round(fraction * self.visual_tokens)))
-        return self.reduce(self, call, step, keep)
+        fraction, outcomes = step.keep / self.plan.visual_tokens, []
+        scene = Scene(self.backbone, self.prompt, self.stage, self.previous, call, self.call.vision)
+        for group in self.groups:
+            stage = self.stage.of(group)
+            places = places_of(stage.visual & stage.present)
+            keep = group.keep(fraction, places.shape[1])
+            outcome = self.reduce(GroupStep(step, scene, group, stage, places, keep))
+            outcomes += [] if outcome is None else [(group, outcome)]
+        if not outcomes:
+            return call
+        call = self._shorten(call, outcomes)
+        if step.positions == "reindex":
+            valid = self.prompt.valid.gather(1, self.stage.slots) & self.stage.present
+            positions = (valid.long().cumsum(dim=1) - 1).clamp_min(0)
+            self.stage = replace(self.stage, positions=positions)
+        return call
 
     def _cut(self, call: LayerCall) -> LayerCall:
         """Cut a layer's inputs to the stage; layers are given the same tensors, so do it once."""

@@ -21,22 +21,27 @@ def cut(mask: Tensor | None, slots: Tensor) -> Tensor | None:
     return cut_columns(mask, slots, total=mask.shape[-1])
 
 
-def cut_columns(mask: Tensor | None, columns: Tensor, *, total: int) -> Tensor | None:
+def cut_columns(mask: Tensor, columns: Tensor, *, total: int) -> Tensor:
     """Keep the columns ``[B, C]``, counted in a text of ``total`` tokens, of a mask.
 
     A mask narrower than the text, as sliding layers have, ends where the text ends; columns before
     it are masked.
     """
-    if mask is None:
-        return None
     index = columns.to(mask.device) - (total - mask.shape[-1])
     if mask.ndim == 2:
         return mask.expand(len(columns), -1).gather(1, index)
     outside = (index < 0)[:, None, None]
     mask = mask.expand(len(columns), -1, -1, -1)
     shown = index.clamp_min(0)[:, None, None].expand(-1, mask.shape[1], mask.shape[2], -1)
-    shut = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
-    return mask.gather(3, shown).masked_fill(outside, shut)
+    return mask.gather(3, shown).masked_fill(outside, _closed(mask))
+
+
+def shut(mask: Tensor, unseen: Tensor) -> Tensor:
+    """Mask the columns ``unseen`` ``[B, C]`` for every query."""
+    unseen = unseen.to(mask.device)
+    if mask.ndim == 2:
+        return mask.masked_fill(unseen, 0)
+    return mask.masked_fill(unseen[:, None, None], _closed(mask))
 
 
 def rebuild(
@@ -57,4 +62,9 @@ def rebuild(
     if like.dtype == torch.bool:
         return allowed
     blank = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
-    return blank.masked_fill(~allowed, torch.finfo(like.dtype).min)
+    return blank.masked_fill(~allowed, _closed(like))
+
+
+def _closed(mask: Tensor) -> float:
+    """The value that hides a column, in a 4-D mask."""
+    return False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min

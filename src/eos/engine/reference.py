@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from eos.engine.evidence import Prompt, listed
+from eos.engine.prompt import Prompt, listed
 from eos.engine.stages import Stage
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone, LayerCall
@@ -89,9 +89,9 @@ class Reference:
         """Note the states that left ``layer``, if it is one of those."""
         if layer not in self.layers or self.states is None:
             return
-        visual = stage.visual & stage.present
-        compared = {"text": ~stage.visual, "visual": visual, "both": ~stage.visual | visual}
-        rows, counted = listed(compared[self.on] & prompt.valid.gather(1, stage.slots))
+        compared = {"text": ~stage.visual, "visual": stage.visual}.get(self.on, True)
+        valid = prompt.valid.gather(1, stage.slots)
+        rows, counted = listed(compared & stage.present & valid)
         places = stage.slots.gather(1, rows)
         full = take(self.states.to(states.device), places)
         self.pairs.append(Aligned(layer, take(states, rows), full, counted))

@@ -15,96 +15,71 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from eos.engine.forward_pass import ForwardPass
+from eos.engine.groups import Outcome
 from eos.engine.relaxation import Relaxation, Site
 from eos.engine.stages import Stage, places_of
-from eos.engine.steps import scored
-from eos.models.backbone import LayerCall
+from eos.engine.steps import GroupStep, scored
 from eos.operator.combine import fold
 from eos.operator.operate import Omega
 from eos.operator.select import Selection, keep_probability, keep_weight, select
 from eos.operator.soft import soft_choice
-from eos.space.step import Step
 from eos.tokens import take
 
 
-def relax(
-    forward: ForwardPass,
-    call: LayerCall,
-    step: Step,
-    keep: int,
-    *,
-    sites: Mapping[int, Site],
-    relaxation: Relaxation,
-) -> LayerCall:
+def relax(here: GroupStep, *, sites: Mapping[int, Site], relaxation: Relaxation) -> Outcome | None:
     """Execute one site of Θ: as a plan's step would, its choice weighed for gradients."""
-    assert forward.stage is not None
-    stage, site = forward.stage, sites[step.layer]
-    places = places_of(stage.visual & stage.present)
+    stage, places, keep, site = here.stage, here.places, here.keep, sites[here.step.layer]
     moves = torch.is_grad_enabled() and isinstance(site.compression, Tensor)
     if keep == places.shape[1] and not moves:
-        return call
+        return None
 
     @torch.no_grad()  # scores are evidence: nothing is differentiated through them
     def score(places: Tensor) -> Tensor:
-        return scored(forward, call, step=step, places=places, keep=keep)[1]
+        return scored(here, places)[1]
 
     scores = score(places)
     if relaxation.boundary == "soft" and (moves or stage.weights is not None):
-        return softened(
-            forward, call, scores, places=places, site=site, relaxation=relaxation, keep=keep
-        )
+        return softened(here, scores, site=site, relaxation=relaxation)
     selected = select(scores, keep)
     kept = places.gather(1, selected.kept)
     stays = (~stage.visual).scatter(1, kept, True)
-    anchors = operated(call.states, scores, places=places, selected=selected, omega=site.omega)
+    anchors = operated(here.states, scores, places=places, selected=selected, omega=site.omega)
     if moves and relaxation.through == "states":
         weights = site_weights(scores, selected, site=site, relaxation=relaxation)
-        here = take(call.states, kept) if anchors is None else anchors
-        anchors = here * weights.gather(1, selected.kept).unsqueeze(-1).to(here.dtype)
-    elif moves or not bool(stage.present.all()):
+        now = take(here.states, kept) if anchors is None else anchors
+        anchors = now * weights.gather(1, selected.kept).unsqueeze(-1).to(now.dtype)
+    elif moves or stage.carries:
         weights = site_weights(scores, selected, site=site, relaxation=relaxation)
-        band = relaxation.band_of(forward.visual_tokens)
+        band = relaxation.band_of(here.group.tokens)
         everyone = places_of(stage.visual)
         if band:
             scores = scores if everyone.shape == places.shape else score(everyone)
             stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
             stage = weighed(stage, everyone, factors)
         stage = weighed(stage, places, weights)
-    return forward.shorten(call, stage, stays=stays, anchors=anchors)
+    return Outcome(stays, None if anchors is None else (kept, anchors), stage.weights)
 
 
-def softened(
-    forward: ForwardPass,
-    call: LayerCall,
-    scores: Tensor,
-    *,
-    places: Tensor,
-    site: Site,
-    relaxation: Relaxation,
-    keep: int,
-) -> LayerCall:
-    """Execute one site with a soft boundary on the N tokens at ``places`` ``[B, N]``."""
-    assert forward.stage is not None
-    stage = forward.stage
+def softened(here: GroupStep, scores: Tensor, *, site: Site, relaxation: Relaxation) -> Outcome:
+    """Execute one site with a soft boundary on the N tokens of a group."""
+    stage, places, group = here.stage, here.places, here.group
     before = torch.ones_like(scores) if stage.weights is None else stage.weights.gather(1, places)
     choice = soft_choice(
         scores,
         before,
         compression=site.compression,
-        entering=forward.hard_count or places.shape[1],
-        keep=keep,
+        entering=group.hard_count or places.shape[1],
+        keep=here.keep,
         selection=relaxation.selection,
         alpha=relaxation.alpha,
     )
     selected = choice.selected
-    anchors = operated(call.states, scores, places=places, selected=selected, omega=site.omega)
-    if anchors is not None:
-        index = places.gather(1, selected.kept)[..., None].expand_as(anchors)
-        call = replace(call, states=call.states.scatter(1, index, anchors.to(call.states.dtype)))
+    anchors = operated(here.states, scores, places=places, selected=selected, omega=site.omega)
+    kept = places.gather(1, selected.kept)
     stays = (~stage.visual).scatter(1, places.gather(1, choice.staying), True)
-    stage, forward.hard_count = weighed(replace(stage, weights=None), places, choice.weights), keep
-    return forward.shorten(call, stage, stays=stays, anchors=None)
+    group.hard_count = here.keep
+    weights = weighed(replace(stage, weights=None), places, choice.weights).weights
+    return Outcome(stays, None if anchors is None else (kept, anchors), weights)
 
 
 def site_weights(

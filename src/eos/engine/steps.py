@@ -1,63 +1,73 @@
-"""Steps: execute one step of a plan on what enters a layer: score, select, combine, drop."""
+"""Steps: execute one step of a plan on a group of samples: score, select, combine."""
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from eos.engine.evidence import Scene, evidence_for
-from eos.engine.forward_pass import ForwardPass
-from eos.engine.stages import at_stage, places_of
+from eos.engine.evidence import Scene, evidence_of
+from eos.engine.groups import Group, Outcome
+from eos.engine.stages import Stage
 from eos.methods.registry import OPERATORS, SCORERS
-from eos.models.backbone import LayerCall
 from eos.operator.combine import unified
 from eos.operator.scorers import Evidence
 from eos.space.mixture import add_ranks, components
 from eos.space.step import Operator, Step
 
 
-def execute(forward: ForwardPass, call: LayerCall, step: Step, keep: int) -> LayerCall:
-    """Reduce to ``keep`` visual tokens as a step says."""
-    assert forward.stage is not None
-    stage, operator, places = forward.stage, step.operator, places_of(forward.stage.visual)
+@dataclass(frozen=True)
+class GroupStep:
+    """One step of one group, before it is executed.
+
+    Attributes:
+        step: as the plan says.
+        scene: of the whole batch.
+        group: the samples.
+        stage: their tokens.
+        places: of the N visual ones among their T' tokens, ``[b, N]``.
+        keep: how many to keep.
+    """
+
+    step: Step
+    scene: Scene
+    group: Group
+    stage: Stage
+    places: Tensor
+    keep: int
+
+    @property
+    def states(self) -> Tensor:
+        """States of the group's tokens, ``[b, T', D]``."""
+        return self.group.of(self.scene.ahead.states)
+
+
+def execute(here: GroupStep) -> Outcome | None:
+    """Choose and combine as a step says; None if all tokens are kept."""
+    operator, places, keep, group = here.step.operator, here.places, here.keep, here.group
     if keep == places.shape[1]:
-        return call
-    evidence, scores = scored(forward, call, step=step, places=places, keep=keep)
+        return None
+    evidence, scores = scored(here, places)
     if isinstance(operator, Operator):
         combined = unified(evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm)
     else:
         own = OPERATORS[operator.kind]
-        combined = own.combine(evidence, scores, keep=keep, sizes=forward.sizes)
-    stays = (~stage.visual).scatter(1, places.gather(1, combined.places), True)
-    call = forward.shorten(call, stage, stays=stays, anchors=combined.states)
-    forward.sizes = combined.sizes
-    if step.positions == "reindex":
-        assert forward.prompt is not None
-        valid = forward.prompt.valid.gather(1, forward.stage.slots).long()
-        forward.stage = replace(forward.stage, positions=(valid.cumsum(dim=1) - 1).clamp_min(0))
-    return call
+        combined = own.combine(evidence, scores, keep=keep, sizes=group.sizes)
+    group.sizes = combined.sizes
+    kept = places.gather(1, combined.places)
+    stays = (~here.stage.visual).scatter(1, kept, True)
+    return Outcome(stays, None if combined.states is None else (kept, combined.states))
 
 
-def scored(
-    forward: ForwardPass, call: LayerCall, *, step: Step, places: Tensor, keep: int
-) -> tuple[Evidence, Tensor]:
-    """Score the visual tokens at ``places`` ``[B, N]`` as a step says, ``[B, N]``.
+def scored(here: GroupStep, places: Tensor) -> tuple[Evidence, Tensor]:
+    """Score the visual tokens at ``places`` ``[b, N]`` as a step says, ``[b, N]``.
 
     Each scorer of a mixture has its own evidence; the operator uses that of the first.
     """
-    assert forward.prompt is not None
-    assert forward.stage is not None
-    weights, found = components(step.score), []
+    weights, found = components(here.step.score), []
+    kind, keep = here.step.operator.kind, here.keep
     for name in weights:
-        layer = forward.previous
-        if SCORERS[name].ahead:
-            layer = replace(
-                at_stage(forward.backbone, call, forward.stage), weights=forward.stage.weights
-            )
-        scene = Scene(
-            forward.prompt, call.states, forward.stage.slots, places, layer, forward.call.vision
+        evidence = evidence_of(
+            here.scene, here.group, places=places, score=name, kind=kind, keep=keep
         )
-        kind = step.operator.kind
-        evidence = evidence_for(forward.backbone, scene, score=name, kind=kind, keep=keep)
         found.append((evidence, SCORERS[name].score(evidence)))
     if len(found) == 1:
         return found[0]

@@ -11,6 +11,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
+from transformers.masking_utils import create_causal_mask
 
 from eos.errors import BackboneError, ConfigError
 from eos.models.devices import default_device, device_of
@@ -131,6 +132,19 @@ class Backbone:
         """Make cos and sin for other positions than the model would."""
         types = (self.decoder.config.layer_types[layer],) if self.family.rotary_by_type else ()
         return self.decoder.rotary_emb(states, position_ids, *types)
+
+    def padded_mask(self, states: Tensor, valid: Tensor) -> Tensor | None:
+        """Make a causal mask of ``states`` ``[B, T, D]`` in the form that the attention takes.
+
+        ``valid`` ``[B, T]`` marks the tokens that may be attended to.
+        """
+        mask: Tensor | None = create_causal_mask(
+            config=self.decoder.config,
+            inputs_embeds=states,
+            attention_mask=valid,
+            past_key_values=None,
+        )
+        return mask
 
     def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""

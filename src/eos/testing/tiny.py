@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from eos.models.backbone import Backbone
@@ -153,12 +154,20 @@ def tiny_backbone(model_type: str, *, attn_implementation: str = "sdpa", seed: i
 
 
 def tiny_inputs(
-    backbone: Backbone, *, texts: tuple[int, ...] = (6,), images: int = 1, seed: int = 0
+    backbone: Backbone,
+    *,
+    texts: tuple[int, ...] = (6,),
+    images: int = 1,
+    seed: int = 0,
+    small: bool = False,
 ) -> dict[str, Tensor]:
-    """Make a left-padded batch: one sample for each text length, ``images`` images in each."""
+    """Make a left-padded batch: one sample for each text length, ``images`` images in each.
+
+    ``small`` images have fewer visual tokens, in families whose images have any number of them.
+    """
     generator = torch.Generator().manual_seed(seed)
     kind = backbone.model.config.model_type
-    vision = PIXELS.get(kind, _plain)(len(texts), images, generator)
+    vision = PIXELS.get(kind, _plain)(len(texts), images, generator, small)
     with torch.no_grad():
         features = backbone.model.get_image_features(**vision).pooler_output if images else []
     total = sum(feature.shape[0] for feature in features)
@@ -177,26 +186,52 @@ def tiny_inputs(
     return inputs
 
 
-def _plain(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+def tiny_samples(
+    backbone: Backbone, *, texts: tuple[int, ...], images: tuple[int, ...], seed: int = 0
+) -> list[dict[str, Tensor]]:
+    """Make single samples of different numbers of visual tokens: every second has small images."""
+    return [
+        tiny_inputs(backbone, texts=(text,), images=count, seed=seed + i, small=bool(i % 2))
+        for i, (text, count) in enumerate(zip(texts, images, strict=True))
+    ]
+
+
+def collated(samples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Put samples into one left-padded batch."""
+    lengths, batch = [sample["input_ids"].shape[1] for sample in samples], {}
+    for name in {name: None for sample in samples for name in sample}:
+        values = [sample[name] for sample in samples if name in sample]
+        if values[0].shape == samples[0]["input_ids"].shape:
+            values = [pad(x, (max(lengths) - x.shape[1], 0)) for x in values]
+        elif name == "pixel_values" and "image_sizes" not in samples[0] and values[0].ndim == 5:
+            most = max(x.shape[1] for x in values)  # the model leaves out images of zeros
+            values = [pad(x, (0, 0, 0, 0, 0, 0, 0, most - x.shape[1])) for x in values]
+        batch[name] = torch.cat(values)
+    return batch
+
+
+def _plain(batch: int, images: int, generator: torch.Generator, small: bool) -> dict[str, Tensor]:
     return {"pixel_values": torch.randn(batch * images, 3, 24, 24, generator=generator)}
 
 
-def _tiled(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _tiled(batch: int, images: int, generator: torch.Generator, small: bool) -> dict[str, Tensor]:
     pixels = torch.randn(batch * images, 3, 3, 24, 24, generator=generator)
-    return {"pixel_values": pixels, "image_sizes": torch.tensor([[24, 48]] * batch * images)}
+    size = [16, 48] if small else [24, 48]  # of the same tiles, which the model trims
+    return {"pixel_values": pixels, "image_sizes": torch.tensor([size] * batch * images)}
 
 
-def _nested(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _nested(batch: int, images: int, generator: torch.Generator, small: bool) -> dict[str, Tensor]:
     return {"pixel_values": torch.randn(batch, images, 3, 24, 24, generator=generator)}
 
 
-def _patches(batch: int, images: int, generator: torch.Generator) -> dict[str, Tensor]:
-    grid = torch.tensor([[1, 6, 6]] * batch * images)
-    pixels = torch.randn(batch * images * 36, 3 * 2 * 4 * 4, generator=generator)
+def _patches(batch: int, images: int, generator: torch.Generator, small: bool) -> dict[str, Tensor]:
+    height, width = (4, 6) if small else (6, 6)
+    grid = torch.tensor([[1, height, width]] * batch * images)
+    pixels = torch.randn(batch * images * height * width, 3 * 2 * 4 * 4, generator=generator)
     return {"pixel_values": pixels, "image_grid_thw": grid}
 
 
-PIXELS: dict[str, Callable[[int, int, torch.Generator], dict[str, Tensor]]] = {
+PIXELS: dict[str, Callable[[int, int, torch.Generator, bool], dict[str, Tensor]]] = {
     "llava_next": _tiled,
     "llava_onevision": _tiled,
     "qwen2_vl": _patches,
