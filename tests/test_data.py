@@ -43,7 +43,11 @@ def processor():
 
 @pytest.fixture(scope="module")
 def another():
-    """The processor of another family: letters for tokens, tiles for images."""
+    return tiles_processor()
+
+
+def tiles_processor():
+    """Make the processor of another family: letters for tokens, tiles for images."""
     letters = ["<pad>", "<unk>", "<image>", *string.printable]
     words = Tokenizer(WordLevel({x: i for i, x in enumerate(letters)}, unk_token="<unk>"))
     words.pre_tokenizer = Split(Regex("[\\s\\S]"), "isolated")

@@ -1,13 +1,12 @@
 """Answering: generate the answers of the full model and of plans, in batches of questions.
 
-Questions of similar length share a batch, so that little is padded; those of different numbers of
-visual tokens never do, since `reduced` needs one number. Answers keep the numbers of questions.
+Questions of similar length and images of similar size share a batch, so that little is padded.
+Answers keep the numbers of questions.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, TypeAlias
 
 from PIL import Image
@@ -42,12 +41,14 @@ class Answerer:
         return int(self.backbone.visual_mask(inputs["input_ids"]).sum())
 
     def visual_size(self, item: Item) -> int:
-        """A number that is equal for questions with equal numbers of visual tokens.
+        """A number that grows with a question's visual tokens, without encoding its images.
 
-        It is that number where it depends on the images' sizes, otherwise the number of images,
-        which needs no processor.
+        It is the images' area where their tokens depend on it, otherwise how many there are.
         """
-        return self.visual_tokens(item) if self.backbone.family.any_count else _images(item)
+        images = [part["image"] for part in _parts(item) if part["type"] == "image"]
+        if not self.backbone.family.any_count:
+            return len(images)
+        return sum(image.width * image.height for image in images)
 
     def answer_length(self, items: Collection[Item], *, spare: int = 1) -> int:
         """Count the tokens of the longest reference answer, and one to end it, or ``spare``.
@@ -80,12 +81,11 @@ class Answerer:
 def batches(
     items: Mapping[int, Item], size: int, *, visual_size: Callable[[Item], int]
 ) -> Iterator[QuestionBatch]:
-    """Cut questions, by number, into batches of similar length and one ``visual_size`` each."""
-    keys = [(visual_size(item), _words(item), number) for number, item in items.items()]
-    for _, group in groupby(sorted(keys), key=lambda key: key[0]):
-        numbers = [number for _, _, number in group]
-        for start in range(0, len(numbers), size):
-            yield {number: items[number] for number in numbers[start : start + size]}
+    """Cut questions, by number, into batches of similar ``visual_size`` and length."""
+    keys = sorted((visual_size(item), _words(item), number) for number, item in items.items())
+    numbers = [number for _, _, number in keys]
+    for start in range(0, len(numbers), size):
+        yield {number: items[number] for number in numbers[start : start + size]}
 
 
 def blanked(item: Item) -> Item:
@@ -101,10 +101,6 @@ def _blank(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] != "image":
         return part
     return {**part, "image": Image.new("RGB", part["image"].size, BLANK_COLOR)}
-
-
-def _images(item: Item) -> int:
-    return sum(part["type"] == "image" for part in _parts(item))
 
 
 def _words(item: Item) -> int:

@@ -38,7 +38,8 @@ def named_plans(
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
-    problems += misfits(found, visual_tokens=visual_tokens, num_layers=backbone.num_layers)
+    tokens = None if backbone.family.any_count else visual_tokens  # None: plans are rescaled
+    problems += misfits(found, visual_tokens=tokens, num_layers=backbone.num_layers)
     if problems:
         raise PlanError(numbered(problems))
     sizes = {"dims": target.dims, "text_tokens": text}
@@ -57,15 +58,21 @@ def _named(spec: str | Plan, target: Target) -> list[tuple[str, Plan]]:
     return read_spec(spec, target)
 
 
-def misfits(plans: Iterable[tuple[str, Plan]], *, visual_tokens: int, num_layers: int) -> list[str]:
-    """Say which plans a model of these sizes cannot run, or cannot run under their name."""
+def misfits(
+    plans: Iterable[tuple[str, Plan]], *, visual_tokens: int | None, num_layers: int
+) -> list[str]:
+    """Say which plans a model of these sizes cannot run, or cannot run under their name.
+
+    ``visual_tokens`` is None where an image may have any number of them.
+    """
     problems = []
     for name, plan in plans:
         if name == FULL:
             problems.append(f"expected another name for a plan than {FULL!r}")
-        if (plan.visual_tokens, plan.num_layers) != (visual_tokens, num_layers):
+        tokens = plan.visual_tokens if visual_tokens is None else visual_tokens
+        if (plan.visual_tokens, plan.num_layers) != (tokens, num_layers):
             problems.append(
-                f"expected plans for {visual_tokens} visual tokens and {num_layers} layers, as the "
+                f"expected plans for {tokens} visual tokens and {num_layers} layers, as the "
                 f"model has; found {name!r} for {plan.visual_tokens} and {plan.num_layers}"
             )
     return problems
