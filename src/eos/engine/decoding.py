@@ -86,7 +86,7 @@ class Decoding:
 
 
 def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
-    """Fit a layer's mask and positions to what its cache holds."""
+    """Fit a layer's mask, positions and attention weights to what its cache holds."""
     assert call.cache is not None
     stage, new = trace.stages[call.index].to(call.states), call.states.shape[1]
     later = call.cache.get_seq_length(call.index) - stage.slots.shape[1] + new
@@ -110,4 +110,7 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
         start = stage.positions[:, -1:] + later - new + 1
         ids = start + torch.arange(new, device=start.device)
         call = replace(call, rotary=backbone.rotary(call.states, ids, call.index), position_ids=ids)
+    if stage.weights is not None:
+        held = backbone.held(call.cache, call.index) + new
+        call = replace(call, weights=pad(stage.weights, (0, later), value=1.0)[:, -held:])
     return call

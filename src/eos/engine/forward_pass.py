@@ -83,6 +83,8 @@ class ForwardPass:
         if self.weighted and torch.is_grad_enabled():
             # nothing is decoded from a pass with gradients, and a cache would hold on to it
             call = replace(call, weights=self.stage.weights, tap=KeyTap(), cache=None)
+        elif self.stage.weights is not None:
+            call = replace(call, weights=self.stage.weights)
         self.previous = call
         self.decoding.record(call, self.stage, self.prompt.valid)
         return call

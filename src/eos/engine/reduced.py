@@ -101,7 +101,8 @@ def attached(reduction: "Reduction", *, recompute: bool = False) -> Iterator[Pre
     """Hook a reduction into its backbone inside the block."""
     plan, backbone = reduction.plan, reduction.backbone
     _check(backbone, plan)
-    settings = {"weighted": isinstance(reduction.runs, RelaxedTheta), "recompute": recompute}
+    weighted = isinstance(reduction.runs, RelaxedTheta) or plan.moves_mass
+    settings = {"weighted": weighted, "recompute": recompute}
     with hooked(backbone, reduction.begin, vision=reads_vision(plan), **settings) as model:
         yield model
 

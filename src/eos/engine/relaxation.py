@@ -78,10 +78,12 @@ class Site:
     Attributes:
         omega: the operator, exact floats where entries are fixed.
         compression: g·c; a float if nothing about it can move.
+        mass: share of the dropped tokens' attention weights that passes to the kept ones.
     """
 
     omega: Omega
     compression: float | Tensor
+    mass: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class RelaxedTheta:
         for layer, (g, c, *omega) in zip(self.theta.sites, zip(*columns, strict=True), strict=True):
             shut = any(not isinstance(x, Tensor) and x == 0.0 for x in (g, c))
             if not shut:
-                sites[layer] = Site(Omega(*omega), g * c)
+                mass = self.theta.deployment.masses.get(layer, 0.0)
+                sites[layer] = Site(Omega(*omega), g * c, mass)
         return sites
 
     def plan(self, sites: dict[int, Site]) -> Plan:

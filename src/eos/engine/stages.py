@@ -20,9 +20,9 @@ class Stage:
         slots: their places in the full prompt, ``[B, T']``, ascending.
         visual: which of them are visual, ``[B, T']``.
         positions: new position ids ``[B, T']`` if a step re-indexed them, else None.
-        weights: attention weight of each token, ``[B, T']``, with a derivative: 1, or less if
-            it is kept in part; a token of weight 0 is kept for its derivative only. None if all
-            are 1.
+        weights: attention weight of each token, ``[B, T']``, with a derivative: 1, less if it is
+            kept in part, more if it stands for others; a token of weight 0 is kept for its
+            derivative only. None if all are 1.
         filler: dropped tokens that stand where a sample would be shorter than others, ``[B, T']``:
             masked, and no longer visual. None if there are none.
     """
@@ -92,6 +92,14 @@ def at_stage(backbone: Backbone, call: LayerCall, stage: Stage) -> LayerCall:
 def places_of(mask: Tensor) -> Tensor:
     """Where a mask is true, equally often in each row: ``[B, n]``, ascending."""
     return mask.nonzero()[:, 1].view(len(mask), -1)
+
+
+def place_weights(stage: Stage, places: Tensor, weights: Tensor) -> Tensor:
+    """Give the tokens at ``places`` ``[B, K]`` new attention weights: all weights, ``[B, T']``."""
+    before = stage.weights
+    if before is None:
+        before = torch.ones_like(stage.slots, dtype=weights.dtype)
+    return before.scatter(1, places, weights)
 
 
 def joined(stage: Stage, outcomes: Iterable[tuple[Group, Outcome]]) -> tuple[Stage, Tensor]:

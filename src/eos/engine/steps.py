@@ -6,7 +6,7 @@ from torch import Tensor
 
 from eos.engine.evidence import Scene, evidence_of
 from eos.engine.groups import Group, Outcome
-from eos.engine.stages import Stage
+from eos.engine.stages import Stage, place_weights
 from eos.methods.registry import OPERATORS, SCORERS
 from eos.operator.combine import unified
 from eos.operator.scorers import Evidence
@@ -46,15 +46,27 @@ def execute(here: GroupStep) -> Outcome | None:
     if keep == places.shape[1]:
         return None
     evidence, scores = scored(here, places)
+    before = here.stage.weights
     if isinstance(operator, Operator):
-        combined = unified(evidence, scores, keep=keep, omega=operator.omega, norm=operator.norm)
+        combined = unified(
+            evidence,
+            scores,
+            keep=keep,
+            omega=operator.omega,
+            norm=operator.norm,
+            mass=operator.mass,
+            weights=None if before is None else before.gather(1, places),
+        )
     else:
         own = OPERATORS[operator.kind]
         combined = own.combine(evidence, scores, keep=keep, sizes=group.sizes)
     group.sizes = combined.sizes
     kept = places.gather(1, combined.places)
     stays = (~here.stage.visual).scatter(1, kept, True)
-    return Outcome(stays, None if combined.states is None else (kept, combined.states))
+    weights = combined.weights
+    if weights is not None:
+        weights = place_weights(here.stage, kept, weights)
+    return Outcome(stays, None if combined.states is None else (kept, combined.states), weights)
 
 
 def scored(here: GroupStep, places: Tensor) -> tuple[Evidence, Tensor]:

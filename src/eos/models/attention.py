@@ -3,8 +3,8 @@
 A weight k_j multiplies the term of key j in every softmax: log k_j is added to its logits. It is
 passed as one more feature of the heads, q' = [q, 1] and k' = [k, log k_j / scaling], through the
 model's own attention function: no mask has gradients, so that fused kernels can be used and no
-attention map is stored. Weights are 1, less for tokens kept in part, or 0 for tokens that are in
-the sequence only for their derivative; all are differentiable.
+attention map is stored. Weights are 1, less for tokens kept in part, more for tokens that stand for
+others, or 0 for tokens that are in the sequence only for their derivative; all are differentiable.
 """
 
 import copy
@@ -36,7 +36,7 @@ class Keys:
     """Per-key weights of one layer's attention, and where to record its keys.
 
     Attributes:
-        weights: of the keys, ``[B, T]``, from 0 to 1 in value; None if all are 1.
+        weights: of the keys, ``[B, T]``, 0 or more; None if all are 1.
         tap: records the keys, or None.
     """
 

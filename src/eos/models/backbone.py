@@ -50,7 +50,7 @@ class LayerCall:
         position_ids: as passed to the layer; None or ``[B or 1, T]``.
         cache: the key-value cache, or None.
         added: features the model adds to the states before this layer, ``[B, T, D]``, or None.
-        weights: attention weight of each key, ``[B, T]``, from 0 to 1; None if all are 1.
+        weights: attention weight of each key, ``[B, T]``, 0 or more; None if all are 1.
         tap: records the layer's keys for a scorer, or None.
     """
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.operator.operate import Norm, Omega, unified_operator
+from eos.operator.operate import Norm, Omega, mass_received, unified_operator
 from eos.operator.scorers import Evidence, Need
 from eos.operator.select import Selection, select
 from eos.tokens import Vision, take
@@ -26,18 +26,65 @@ class Combined:
         states: the new tokens, ``[B, K, D]``; None if they are the old ones at ``places``.
         places: which of the N old places they take, ``[B, K]``, ascending.
         sizes: how many tokens each stands for, ``[B, K]``, if the method counts.
+        weights: new attention weights of the tokens, ``[B, K]``; None if they are as before.
     """
 
     states: Tensor | None
     places: Tensor
     sizes: Tensor | None = None
+    weights: Tensor | None = None
 
 
-def unified(evidence: Evidence, scores: Tensor, *, keep: int, omega: Omega, norm: Norm) -> Combined:
-    """Select, gather, operate: one step of the unified operator (Definition 2.1)."""
+def unified(
+    evidence: Evidence,
+    scores: Tensor,
+    *,
+    keep: int,
+    omega: Omega,
+    norm: Norm,
+    mass: float = 0.0,
+    weights: Tensor | None = None,
+) -> Combined:
+    """Select, gather, operate: one step of the unified operator (Definition 2.1).
+
+    ``mass`` is the share of the dropped tokens' attention weights ``[B, N]`` (1 if None) that
+    passes to the kept ones.
+    """
     selected = select(scores, keep)
     states = fold(evidence.states, scores, selected, omega=omega, norm=norm)
-    return Combined(states, selected.kept)
+    new = None
+    if mass:
+        before = torch.ones_like(scores, dtype=torch.float32) if weights is None else weights
+        new = fold_mass(evidence.states, before, selected, omega=omega, mass=mass)
+    return Combined(states, selected.kept, weights=new)
+
+
+def fold_mass(
+    states: Tensor,
+    weights: Tensor,
+    selected: Selection,
+    *,
+    omega: Omega,
+    mass: float,
+    left: Tensor | None = None,
+) -> Tensor:
+    """Add a share of the dropped tokens' attention weights to the kept ones', ``[B, K]``.
+
+    Args:
+        states: of N tokens, ``[B, N, D]``.
+        weights: of them before the step, ``[B, N]``.
+        selected: the choice.
+        omega: the operator, whose τ and θ say which anchors stand for a dropped token.
+        mass: the share.
+        left: weights after the choice, ``[B, N]``, where dropped tokens keep some; 0 if None.
+    """
+    stay = weights if left is None else left
+    leaving = weights.gather(-1, selected.dropped)
+    if left is not None:
+        leaving = leaving - left.gather(-1, selected.dropped)
+    anchors, candidates = take(states, selected.kept), take(states, selected.dropped)
+    received = mass_received(anchors, candidates, leaving, tau=omega.tau, theta=omega.theta)
+    return stay.gather(-1, selected.kept) + mass * received
 
 
 def fold(

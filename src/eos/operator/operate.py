@@ -104,6 +104,42 @@ def unified_operator(
         return _operate(a, d, q, columns, beta, norm).to(anchors.dtype)
 
 
+def mass_received(
+    anchors: Tensor,
+    candidates: Tensor,
+    leaving: Tensor,
+    *,
+    tau: Parameter,
+    theta: Parameter,
+    beta: float = 10.0,
+) -> Tensor:
+    """Share the attention weights of M candidates among the K anchors that stand for them.
+
+    What Eq. 5 does with states, done with weights: Wᵀ(w ⊙ m), W of Eq. 3 and m of Eq. 4. An anchor
+    with the weight of n equal tokens takes part in a softmax exactly as these n tokens would.
+
+    >>> anchors, candidates = torch.eye(2), torch.tensor([[0.9, 0.1], [0.8, 0.0], [0.1, 0.7]])
+    >>> mass_received(anchors, candidates, torch.ones(3), tau=0.0, theta=float("-inf"))
+    tensor([2., 1.])
+
+    Args:
+        anchors: kept tokens, ``[..., K, D]``.
+        candidates: the other tokens, ``[..., M, D]``.
+        leaving: their attention weights, ``[..., M]``.
+        tau: assignment temperature τ.
+        theta: similarity threshold θ of the transfer gate.
+        beta: its sharpness β.
+    """
+    with torch.autocast(anchors.device.type, enabled=False):
+        a, d = (torch.nn.functional.normalize(x.float(), dim=-1) for x in (anchors, candidates))
+        similarity = d @ a.mT
+        nearest = similarity.amax(dim=-1, keepdim=True)
+        tau, theta = (_column(value, torch.float32) for value in (tau, theta))
+        shares = _assignment(similarity, nearest.detach(), tau) * _gate(nearest, theta, beta)
+        found = (shares * leaving.float().unsqueeze(-1)).sum(dim=-2)
+        return found.expand(*found.shape[:-1], anchors.shape[-2])
+
+
 def _operate(a: Tensor, d: Tensor, q: Tensor, omega: Omega, beta: float, norm: Norm) -> Tensor:
     gamma, tau, theta, rho, nu = omega
     a_norm, d_norm = (torch.linalg.vector_norm(x, dim=-1, keepdim=True) for x in (a, d))

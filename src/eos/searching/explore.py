@@ -20,7 +20,7 @@ from eos.config import Frozen
 from eos.errors import ConfigError
 from eos.estimates import Estimate
 from eos.searching.judge import Judge
-from eos.searching.moves import MOVES, OPERATORS, Ranking, neighbours
+from eos.searching.moves import MOVES, Ranking, neighbours, operators_of
 from eos.searching.paths import predicted_loss, read_costs, shortest_path
 from eos.searching.profile import Profile
 from eos.searching.race import Entrant, race, rungs
@@ -79,7 +79,7 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
         space.plan(_with_operator(steps, operator))
         for steps in found
         if steps is not None
-        for operator in OPERATORS[: STARTS if space.operators else 1]
+        for operator in operators_of(space)[:STARTS]
     ]
     unique = list(dict.fromkeys(plan for plan in plans if plan is not None))
     if not unique:

@@ -73,6 +73,7 @@ class Judge:
         text_tokens: the text length that shares of FLOPs assume.
         journal: where measurements are kept; in memory only if None.
         facts: what the measurements belong to; a journal of something else is refused.
+        weights: of the samples, ``[S]``, by which disagreements are multiplied; 1 if None.
         passes: compute so far, in forward passes of one sample through the full decoder; a reduced
             pass counts for its share of the FLOPs.
     """
@@ -84,6 +85,7 @@ class Judge:
     text_tokens: int = TEXT_TOKENS
     journal: Journal | None = None
     facts: dict[str, str] = field(default_factory=dict)
+    weights: Tensor | None = None
     passes: float = 0.0
     _memo: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     _cache: dict[int, Known] = field(default_factory=dict)
@@ -135,7 +137,14 @@ class Judge:
             work += [(piece, lacking)] if lacking else []
         self._measure(work)
         rows = [[x for piece in pieces for x in self._memo[name, piece]] for name in names]
-        return torch.tensor(rows, dtype=torch.float64)
+        found = torch.tensor(rows, dtype=torch.float64)
+        return found if self.weights is None else found * self._weights_of(pieces)
+
+    def _weights_of(self, pieces: Sequence[int]) -> Tensor:
+        """Weights of the samples of pieces, ``[S]``."""
+        assert self.weights is not None
+        parts = self.weights.split([len(piece) for piece in self._pieces])
+        return torch.cat([parts[piece] for piece in pieces])
 
     def _count(self, plans: Mapping[str, Plan], piece: int) -> None:
         """Add what measuring these plans costs the first time, also if the journal knows them."""

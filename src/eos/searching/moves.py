@@ -26,6 +26,25 @@ OPERATORS = (
     Operator(gamma=1.0, tau=0.1, nu=1.0),
     Operator(gamma=0.15, tau=0.1),
 )
+# the same with the attention of dropped tokens passed on to their nearest anchors; half of it
+MASS_OPERATORS = (
+    Operator(tau=0.0, mass=1.0),
+    Operator(gamma=1.0, tau=0.1, nu=1.0, mass=1.0),
+    Operator(gamma=0.15, tau=0.1, mass=1.0),
+    Operator(tau=0.0, mass=0.5),
+)
+
+
+def operators_of(space: Space) -> tuple[Operator, ...]:
+    """List the operators to try in a space; the first is what its profile is measured with."""
+    if not space.operators:
+        return (pruning(space.mass),)
+    return (*MASS_OPERATORS, OPERATORS[0]) if space.mass else OPERATORS
+
+
+def pruning(mass: bool) -> Operator:
+    """Prune; with mass, the nearest anchors take over the attention of what is dropped."""
+    return MASS_OPERATORS[0] if mass else OPERATORS[0]
 
 
 def neighbours(plan: Plan, space: Space, *, kind: Kind, ranking: Ranking) -> list[Plan]:
@@ -75,7 +94,7 @@ def _layers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
 
 
 def _operators(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
-    tried = OPERATORS if space.operators else ()
+    tried = operators_of(space)
     return _each(plan, lambda step: (step.model_copy(update={"operator": x}) for x in tried))
 
 

@@ -24,6 +24,7 @@ from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.opening import describe_environment
 from eos.searching.processes import Processes
+from eos.searching.moves import pruning
 from eos.searching.profile import Origin, Profile, measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe
@@ -145,9 +146,9 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
         judge,
         chosen,
         pieces=search.pieces,
-        # samples that one kind of plan has chosen would decide against it: then all of them decide
-        share=options.focus if len(chosen) > 1 else 1.0,
+        share=options.focus,
         path=search.folder / f"trials-{space.budget}.jsonl",
+        seed=config.seed,
     )
     ranking = {site: profile.ranking(site) for site in profile.sites}
     found = explore(deciding, space, starts, ranking=ranking, moves=options.moves)
@@ -180,6 +181,7 @@ def find_profile(search: Search) -> Profile:
         origin=origin,
         pieces=min(ceil(config.explore.profile_samples / at_once), search.pieces),
         best=config.explore.best_scorers,
+        operator=pruning(config.mass),
         watch=lambda done, total: search.tell("profile", done, total),
     )
     if search.processes.main:
@@ -222,6 +224,7 @@ def budget_space(
         max_layers=max(1, int(config.objective.max_layers)),
         scorers=scorers_by_site(backbone.num_layers, config),
         operators=config.operators,
+        mass=config.mass,
         backbone=model_name(backbone.model),
     )
 
@@ -260,6 +263,11 @@ def _check_fits(
         problems.append(
             f"expected a profile of {search.visual_tokens} visual tokens, found "
             f"{profile.visual_tokens}"
+        )
+    if profile.operator != pruning(search.config.mass):
+        problems.append(
+            f"expected a profile of {pruning(search.config.mass).label}, found one of "
+            f"{profile.operator.label}; measure one, or set mass={not search.config.mass}".lower()
         )
     missing = [site for site in scorers if site not in profile.sites]
     if missing:

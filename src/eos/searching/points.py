@@ -15,6 +15,7 @@ def theta_of(plan: Plan) -> Theta:
         input_site=any(step.layer < 0 for step in plan.steps),
         deployment=Deployment(
             scores={step.layer: step.score for step in plan.steps},
+            masses=_masses(plan),
             max_layers=max(1, len(plan.steps)),
             dims=plan.dims,
             text_tokens=plan.text_tokens,
@@ -31,3 +32,9 @@ def theta_of(plan: Plan) -> Theta:
             theta.fix(group, value, layers=here)
         before = step.keep
     return theta
+
+
+def _masses(plan: Plan) -> dict[int, float]:
+    """The share of attention weights that each step passes on, where it is not 0."""
+    steps = [(step.layer, step.operator) for step in plan.steps]
+    return {layer: x.mass for layer, x in steps if isinstance(x, Operator) and x.mass}

@@ -23,7 +23,7 @@ from eos.estimates import estimate
 from eos.searching.judge import Judge
 from eos.space.cost import Dims
 from eos.space.plan import Plan
-from eos.space.step import Step
+from eos.space.step import Operator, Step
 
 OCTAVES = 6  # counts halve that often from all tokens
 SCREENING = 3  # halvings at which all scorers are compared
@@ -53,6 +53,7 @@ class Profile(Artifact):
     num_layers: int
     visual_tokens: int
     dims: Dims
+    operator: Operator = Operator()
     passes: float
     points: tuple[Point, ...]
 
@@ -105,6 +106,7 @@ def measure_profile(
     origin: Origin,
     pieces: int,
     best: int = BEST,
+    operator: Operator | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Profile:
     """Measure the curves of every site.
@@ -116,6 +118,7 @@ def measure_profile(
         origin: what the profile belongs to.
         pieces: how many pieces of samples the curves are measured on.
         best: how many scorers of a site are measured at all counts.
+        operator: what becomes of dropped tokens; plain pruning if None.
         watch: called with pieces done and pieces in all.
     """
     backbone, before = judge.backbone, judge.passes
@@ -126,7 +129,10 @@ def measure_profile(
     found: dict[Cell, Tensor] = {}
 
     def measure(cells: Sequence[Cell], piece: int, done: int) -> None:
-        plans = [one_step_plan(judge, cell, visual_tokens=visual_tokens) for cell in cells]
+        plans = [
+            one_step_plan(judge, cell, visual_tokens=visual_tokens, operator=operator)
+            for cell in cells
+        ]
         for cell, values in zip(cells, judge.disagreement(plans, [piece]), strict=True):
             found[cell] = torch.cat([found[cell], values]) if cell in found else values
         if watch is not None:
@@ -149,6 +155,7 @@ def measure_profile(
         num_layers=backbone.num_layers,
         visual_tokens=visual_tokens,
         dims=backbone.dims,
+        operator=operator or Operator(),
         passes=round(judge.passes - before, 2),
         points=tuple(_point(cell, values) for cell, values in sorted(found.items())),
     )
@@ -160,7 +167,9 @@ def dense_cells(scorers: Mapping[int, Sequence[str]], *, visual_tokens: int) -> 
     return [(layer, score, count) for layer, score in kept for count in counts(visual_tokens)]
 
 
-def one_step_plan(judge: Judge, cell: Cell, *, visual_tokens: int) -> Plan:
+def one_step_plan(
+    judge: Judge, cell: Cell, *, visual_tokens: int, operator: Operator | None = None
+) -> Plan:
     """Make the plan that prunes once, as a point of a curve does."""
     layer, score, keep = cell
     return Plan(
@@ -168,7 +177,7 @@ def one_step_plan(judge: Judge, cell: Cell, *, visual_tokens: int) -> Plan:
         num_layers=judge.backbone.num_layers,
         dims=judge.backbone.dims,
         text_tokens=judge.text_tokens,
-        steps=(Step(layer=layer, keep=keep, score=score),),
+        steps=(Step(layer=layer, keep=keep, score=score, operator=operator or Operator()),),
     )
 
 

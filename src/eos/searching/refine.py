@@ -143,7 +143,9 @@ def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
             group: round(fmean(float(found[group][row]) for found in late), DIGITS)
             for group in GROUPS[2:]
         }
-        steps.append(step.model_copy(update={"operator": Operator.model_validate(values)}))
+        assert isinstance(step.operator, Operator)
+        operator = Operator.model_validate({**values, "mass": step.operator.mass})
+        steps.append(step.model_copy(update={"operator": operator}))
     return steps
 
 

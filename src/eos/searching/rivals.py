@@ -76,7 +76,7 @@ def propose(trial: Any, space: Space) -> Plan | None:
             score = space.scorers[layer][0]
         span = space.budget / space.visual_tokens
         keep = round(space.visual_tokens * span ** (1.0 - left))
-        operator = _operator(trial, slot) if space.operators else Operator()
+        operator = _operator(trial, slot, space)
         steps[layer] = Step(layer=layer, keep=keep, score=score, operator=operator)
     ordered = [steps[layer] for layer in sorted(steps)]
     counts = sorted((step.keep for step in ordered), reverse=True)
@@ -86,13 +86,18 @@ def propose(trial: Any, space: Space) -> Plan | None:
     )
 
 
-def _operator(trial: Any, slot: int) -> Operator:
-    if trial.suggest_categorical(f"prune{slot}", [True, False]):
+def _operator(trial: Any, slot: int, space: Space) -> Operator:
+    def share(name: str) -> float:
+        return float(trial.suggest_float(f"{name}{slot}", 0.0, 1.0))
+
+    prunes = not space.operators or trial.suggest_categorical(f"prune{slot}", [True, False])
+    mass = 0.0
+    if space.mass and trial.suggest_categorical(f"moves_mass{slot}", [True, False]):
+        mass = share("mass")
+    if prunes and not mass:
         return Operator()
-    return Operator(
-        gamma=trial.suggest_float(f"gamma{slot}", 0.0, 1.0),
-        tau=trial.suggest_float(f"tau{slot}", 0.01, 10.0, log=True),
-        theta=trial.suggest_float(f"theta{slot}", -1.0, 1.0),
-        rho=trial.suggest_float(f"rho{slot}", 0.0, 1.0),
-        nu=trial.suggest_float(f"nu{slot}", 0.0, 1.0),
-    )
+    shape = {"tau": trial.suggest_float(f"tau{slot}", 0.01, 10.0, log=True), "mass": mass}
+    shape["theta"] = trial.suggest_float(f"theta{slot}", -1.0, 1.0)
+    if prunes:
+        return Operator(**shape)
+    return Operator(gamma=share("gamma"), rho=share("rho"), nu=share("nu"), **shape)

@@ -86,6 +86,8 @@ class SearchConfig(Artifact):
         scorers: names of those that belong to the space of all methods but ``paper``; if None, the
             default ones, which work in all model families.
         operators: whether operators other than pruning belong to that space.
+        mass: whether kept tokens may take over the attention of dropped ones there (beyond the
+            paper; ToMe's proportional attention).
         passes: compute of ``random`` and ``tpe`` for each budget, in forward passes of one sample
             through the full decoder.
         explore: how ``eos`` explores.
@@ -131,6 +133,7 @@ class SearchConfig(Artifact):
     method: Method = "eos"
     scorers: tuple[str, ...] | None = None
     operators: bool = True
+    mass: bool = True
     passes: PositiveFloat = 1500.0
     explore: ExploreConfig = ExploreConfig()
     backbone: str = "miniature"

@@ -29,6 +29,7 @@ class Space:
         max_layers: C, steps at most.
         scorers: names of scorers by site; a site is a decoder layer, or -1 for the input.
         operators: whether other operators than pruning belong to the space.
+        mass: whether kept tokens may take over attention weights of dropped ones.
         backbone: name of the model, for plans.
     """
 
@@ -41,6 +42,7 @@ class Space:
     max_layers: int
     scorers: dict[int, tuple[str, ...]]
     operators: bool = True
+    mass: bool = False
     backbone: str = "any"
 
     @property
@@ -121,13 +123,21 @@ class Space:
                 return plan
 
     def random_operator(self, chance: Random) -> Operator:
-        """Draw an operator: pruning half of the time, else a point of the unified space."""
-        if not self.operators or chance.random() < 0.5:
+        """Draw an operator: pruning half of the time, else a point of the unified space.
+
+        Mass is passed on half of the time, and then any share of it.
+        """
+        prunes = not self.operators or chance.random() < 0.5
+        mass = round(chance.random(), 4) if self.mass and chance.random() < 0.5 else 0.0
+        if prunes and not mass:
             return Operator()
+        shape = {"tau": round(10 ** chance.uniform(-2, 1), 4), "mass": mass}
+        shape["theta"] = round(chance.uniform(-1, 1), 4)
+        if prunes:
+            return Operator(**shape)
         return Operator(
             gamma=round(chance.random(), 4),
-            tau=round(10 ** chance.uniform(-2, 1), 4),
-            theta=round(chance.uniform(-1, 1), 4),
             rho=round(chance.random(), 4),
             nu=round(chance.random(), 4),
+            **shape,
         )

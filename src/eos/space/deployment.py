@@ -18,6 +18,7 @@ class Deployment(Checked):
         score: the scorer of sites in the decoder, and
         input_score: of the site before it, except
         scores: by layer, where a site has a scorer of its own.
+        masses: by layer, the share of attention weights that dropped tokens pass on; 0 elsewhere.
         max_layers: C, steps of a plan at most.
         dims: sizes of a decoder layer.
         text_tokens: the text length that FLOPs assume.
@@ -27,6 +28,7 @@ class Deployment(Checked):
     score: str = DEFAULT_SCORER
     input_score: str = INPUT_SCORER
     scores: dict[int, str] = Field(default_factory=dict)
+    masses: dict[int, float] = Field(default_factory=dict)
     max_layers: PositiveInt = 3
     dims: Dims = LLAMA_7B
     text_tokens: int = Field(default=TEXT_TOKENS, ge=0)

@@ -49,6 +49,8 @@ def operators_of(theta: Theta) -> dict[int, Operator]:
     # Θ is in float32: seven digits are all of it, and 0.9763 is not written 0.9763000011444092
     values = {group: [float(f"{x:.7g}") for x in theta.entries(group)] for group in GROUPS[2:]}
     rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    masses = theta.deployment.masses
     return {
-        layer: Operator.model_validate(row) for layer, row in zip(theta.sites, rows, strict=True)
+        layer: Operator.model_validate({**row, "mass": masses.get(layer, 0.0)})
+        for layer, row in zip(theta.sites, rows, strict=True)
     }

@@ -86,6 +86,11 @@ class Plan(Artifact):
         return float(cost.flops_ratio(self.schedule, self.dims, **sizes))
 
     @property
+    def moves_mass(self) -> bool:
+        """Whether kept tokens take over attention weights of dropped ones."""
+        return any(isinstance(x.operator, Operator) and x.operator.mass > 0 for x in self.steps)
+
+    @property
     def schedule(self) -> list[int]:
         """Visual tokens N_0 … N_L that enter each layer, and those left after the last."""
         keep_after = {step.layer: step.keep for step in self.steps}

@@ -20,7 +20,12 @@ else:
 
 
 class Operator(Checked):
-    """The unified operator at one step: Ω of Definition 2.1, exact limits included."""
+    """The unified operator at one step: Ω of Definition 2.1, exact limits included.
+
+    ``mass`` is beyond the paper: the share of the dropped tokens' attention weights that passes to
+    the kept ones, as γ is of their states. With 1, a token that stands for n others is attended to
+    as n tokens (ToMe's proportional attention).
+    """
 
     kind: Literal["unified"] = "unified"
     gamma: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
@@ -28,6 +33,7 @@ class Operator(Checked):
     theta: ExtendedFloat = -1.0
     rho: Annotated[ExtendedFloat, Field(ge=0)] = 0.0
     nu: Annotated[ExtendedFloat, Field(ge=0, le=1)] = 0.0
+    mass: Annotated[float, Field(ge=0, le=1)] = 0.0
     norm: Literal["token", "frobenius"] = "token"
 
     @property
@@ -43,7 +49,7 @@ class Operator(Checked):
     @property
     def label(self) -> str:
         """What this operator does, in a word."""
-        return str(self.regime)
+        return f"{self.regime}, mass" if self.mass else str(self.regime)
 
 
 class Original(Checked):
