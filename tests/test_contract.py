@@ -10,7 +10,7 @@ from eos.engine.reduced import reduced
 from eos.models.families import FAMILIES
 from eos.testing.tiny import CONFIGS, IMAGE, VIDEO, tiny_backbone, tiny_inputs
 
-HYBRID = Operator(gamma=0.5, tau=0.3, theta=0.0, rho=0.2, nu=0.3)
+HYBRID = Operator(gamma=0.5, tau=0.3, theta=0.0, rho=0.2, nu=0.3, mass=0.7)
 every_family = pytest.mark.parametrize("kind", FAMILIES)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from eos.config import Checked, ProblemsError
+from eos.errors import ConfigError
 from eos.operator.operate import Omega
 from eos.operator.select import ALPHA, SELECTIONS
 from eos.space.activations import GROUPS
@@ -97,6 +98,13 @@ class RelaxedTheta:
 
     theta: Theta
     relaxation: Relaxation = field(default_factory=Relaxation)
+
+    def __post_init__(self) -> None:
+        if self.relaxation.boundary == "soft" and self.theta.deployment.masses:
+            raise ConfigError(
+                "expected steps that pass no attention mass on with a soft boundary, whose weights "
+                f"count tokens; found masses {self.theta.deployment.masses}. Use boundary 'hard'"
+            )
 
     def sites(self) -> dict[int, Site]:
         """Read the variables of every site that can reduce, by layer."""

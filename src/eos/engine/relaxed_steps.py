@@ -17,9 +17,9 @@ from torch.utils.checkpoint import checkpoint
 
 from eos.engine.groups import Outcome
 from eos.engine.relaxation import Relaxation, Site
-from eos.engine.stages import Stage, place_weights, places_of
+from eos.engine.stages import Stage, heavier, places_of
 from eos.engine.steps import GroupStep, scored
-from eos.operator.combine import fold, fold_mass
+from eos.operator.combine import fold, mass_added
 from eos.operator.operate import Omega
 from eos.operator.select import Selection, keep_probability, keep_weight, select
 from eos.operator.soft import soft_choice
@@ -57,9 +57,12 @@ def relax(here: GroupStep, *, sites: Mapping[int, Site], relaxation: Relaxation)
             stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
             stage = weighed(stage, everyone, factors)
         stage = weighed(stage, places, weights)
-    weights = stage.weights
+    weights, before = stage.weights, here.stage.weights
     if site.mass and selected.dropped.shape[1]:
-        weights = with_mass(here, selected, site=site, left=weights)
+        before = None if before is None else before.gather(1, places)
+        tokens = take(here.states, places)
+        added = mass_added(tokens, before, selected, omega=site.omega, mass=site.mass)
+        weights = heavier(stage, kept, added)
     return Outcome(stays, None if anchors is None else (kept, anchors), weights)
 
 
@@ -82,28 +85,7 @@ def softened(here: GroupStep, scores: Tensor, *, site: Site, relaxation: Relaxat
     stays = (~stage.visual).scatter(1, places.gather(1, choice.staying), True)
     group.hard_count = here.keep
     weights = weighed(replace(stage, weights=None), places, choice.weights).weights
-    if site.mass and selected.dropped.shape[1]:
-        weights = with_mass(here, selected, site=site, left=weights)
     return Outcome(stays, None if anchors is None else (kept, anchors), weights)
-
-
-def with_mass(
-    here: GroupStep, selected: Selection, *, site: Site, left: Tensor | None
-) -> Tensor:
-    """Pass attention weights of dropped tokens on to kept ones: all weights, ``[b, T']``.
-
-    ``left`` are the weights after the choice, ``[b, T']``; dropped tokens pass on what they lost.
-    """
-    places, stage = here.places, here.stage
-    ones = torch.ones_like(places, dtype=torch.float32)
-    before = ones if stage.weights is None else stage.weights.gather(1, places)
-    after = before if left is None else left.gather(1, places)
-    after = after.scatter(1, selected.dropped, 0.0) if left is None else after
-    new = fold_mass(
-        take(here.states, places), before, selected, omega=site.omega, mass=site.mass, left=after
-    )
-    changed = replace(stage, weights=left)
-    return place_weights(changed, places.gather(1, selected.kept), new)
 
 
 def site_weights(

@@ -94,12 +94,12 @@ def places_of(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
-def place_weights(stage: Stage, places: Tensor, weights: Tensor) -> Tensor:
-    """Give the tokens at ``places`` ``[B, K]`` new attention weights: all weights, ``[B, T']``."""
+def heavier(stage: Stage, places: Tensor, added: Tensor) -> Tensor:
+    """Add to the attention weights of the tokens at ``places`` ``[B, K]``: all, ``[B, T']``."""
     before = stage.weights
     if before is None:
-        before = torch.ones_like(stage.slots, dtype=weights.dtype)
-    return before.scatter(1, places, weights)
+        before = torch.ones_like(stage.slots, dtype=added.dtype)
+    return before.scatter_add(1, places, added.to(before.dtype))
 
 
 def joined(stage: Stage, outcomes: Iterable[tuple[Group, Outcome]]) -> tuple[Stage, Tensor]:

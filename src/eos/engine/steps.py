@@ -6,7 +6,7 @@ from torch import Tensor
 
 from eos.engine.evidence import Scene, evidence_of
 from eos.engine.groups import Group, Outcome
-from eos.engine.stages import Stage, place_weights
+from eos.engine.stages import Stage, heavier
 from eos.methods.registry import OPERATORS, SCORERS
 from eos.operator.combine import unified
 from eos.operator.scorers import Evidence
@@ -63,9 +63,8 @@ def execute(here: GroupStep) -> Outcome | None:
     group.sizes = combined.sizes
     kept = places.gather(1, combined.places)
     stays = (~here.stage.visual).scatter(1, kept, True)
-    weights = combined.weights
-    if weights is not None:
-        weights = place_weights(here.stage, kept, weights)
+    added = combined.added
+    weights = None if added is None else heavier(here.stage, kept, added)
     return Outcome(stays, None if combined.states is None else (kept, combined.states), weights)
 
 

@@ -26,13 +26,13 @@ class Combined:
         states: the new tokens, ``[B, K, D]``; None if they are the old ones at ``places``.
         places: which of the N old places they take, ``[B, K]``, ascending.
         sizes: how many tokens each stands for, ``[B, K]``, if the method counts.
-        weights: new attention weights of the tokens, ``[B, K]``; None if they are as before.
+        added: attention weight that they take over from others, ``[B, K]``; None if none.
     """
 
     states: Tensor | None
     places: Tensor
     sizes: Tensor | None = None
-    weights: Tensor | None = None
+    added: Tensor | None = None
 
 
 def unified(
@@ -52,39 +52,28 @@ def unified(
     """
     selected = select(scores, keep)
     states = fold(evidence.states, scores, selected, omega=omega, norm=norm)
-    new = None
+    added = None
     if mass:
-        before = torch.ones_like(scores, dtype=torch.float32) if weights is None else weights
-        new = fold_mass(evidence.states, before, selected, omega=omega, mass=mass)
-    return Combined(states, selected.kept, weights=new)
+        added = mass_added(evidence.states, weights, selected, omega=omega, mass=mass)
+    return Combined(states, selected.kept, added=added)
 
 
-def fold_mass(
-    states: Tensor,
-    weights: Tensor,
-    selected: Selection,
-    *,
-    omega: Omega,
-    mass: float,
-    left: Tensor | None = None,
+def mass_added(
+    states: Tensor, weights: Tensor | None, selected: Selection, *, omega: Omega, mass: float
 ) -> Tensor:
-    """Add a share of the dropped tokens' attention weights to the kept ones', ``[B, K]``.
+    """Attention weight that each kept token takes over from the dropped ones, ``[B, K]``.
 
     Args:
         states: of N tokens, ``[B, N, D]``.
-        weights: of them before the step, ``[B, N]``.
+        weights: of them, ``[B, N]``; 1 if None.
         selected: the choice.
         omega: the operator, whose τ and θ say which anchors stand for a dropped token.
-        mass: the share.
-        left: weights after the choice, ``[B, N]``, where dropped tokens keep some; 0 if None.
+        mass: the share that is taken over.
     """
-    stay = weights if left is None else left
-    leaving = weights.gather(-1, selected.dropped)
-    if left is not None:
-        leaving = leaving - left.gather(-1, selected.dropped)
     anchors, candidates = take(states, selected.kept), take(states, selected.dropped)
-    received = mass_received(anchors, candidates, leaving, tau=omega.tau, theta=omega.theta)
-    return stay.gather(-1, selected.kept) + mass * received
+    ones = torch.ones_like(selected.dropped, dtype=torch.float32)
+    leaving = ones if weights is None else weights.gather(-1, selected.dropped)
+    return mass * mass_received(anchors, candidates, leaving, tau=omega.tau, theta=omega.theta)
 
 
 def fold(
