@@ -1,6 +1,7 @@
 """The judge: what a disagreement is, that it is measured once, and what that costs."""
 
 import json
+from random import Random
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from eos.engine.search_pass import labelled_pass
 from eos.models.processor import load_processor, place_batch
 from eos.runs.journal import Journal
 from eos.searching import judge as judge_module
-from eos.searching.focus import focused
+from eos.searching.focus import drawn, focused, inclusion
 from eos.searching.judge import Judge, disagreement
 from eos.searching.processes import Processes
 from eos.searching.race import Entrant, race, rungs
@@ -148,17 +149,40 @@ def test_the_journal_names_plans_and_pieces(made, plans, tmp_path):
     assert all(len(entry["values"]) == 2 for entry in entries)
 
 
-def test_a_focused_judge_has_the_samples_on_which_plans_disagree(made, plans, tmp_path):
+def test_a_focused_judge_estimates_the_mean_of_the_pool(made, plans, tmp_path):
     own = judge(made)
-    doubt = own.disagreement(plans[:2], own.pieces).mean(dim=0)
-    few = focused(own, plans[:2], pieces=3, share=0.3, path=tmp_path / "few.jsonl")
+    few = focused(own, plans[:2], pieces=3, share=0.3, path=tmp_path / "few.jsonl", seed=1)
     assert len(few.pieces) == 1
-    again = few.disagreement(plans[:2], few.pieces).mean(dim=0)
-    assert sorted(again.tolist()) == pytest.approx(sorted(doubt.topk(2).values.tolist()), abs=1e-4)
-    assert few.passes > own.passes  # what choosing them took is counted, too
-    assert own.passes > 0
+    assert few.passes == own.passes > 0  # what choosing them took is counted, too
+    chosen = [own.batch.answered.index(x) for x in few.batch.answered]
+    plain = own.disagreement(plans, own.pieces)[:, chosen]
+    found = few.disagreement(plans, few.pieces)
+    assert torch.allclose(found, plain * few.weights, atol=1e-4)
     with pytest.raises(ConfigError, match="samples"):  # the journal of other samples is refused
-        focused(own, plans[2:], pieces=2, share=0.3, path=tmp_path / "few.jsonl")
-    whole = focused(judge(made), plans[:2], pieces=3, share=1.0, path=tmp_path / "all.jsonl")
+        focused(own, plans[2:], pieces=2, share=0.3, path=tmp_path / "few.jsonl", seed=1)
+    whole = focused(
+        judge(made), plans[:2], pieces=3, share=1.0, path=tmp_path / "all.jsonl", seed=1
+    )
     assert whole.passes == 0
     assert torch.equal(whole.disagreement(plans, whole.pieces), own.disagreement(plans, own.pieces))
+
+
+def test_samples_that_one_plan_finds_hard_do_not_decide_against_it():
+    """Drawn by the doubts of one plan, both plans' means are right; cut there, they are not."""
+    chance = torch.Generator().manual_seed(0)
+    hard = torch.rand(300, generator=chance)
+    first = (hard < 0.2).double() * 0.9  # fails on a fifth of the samples
+    second = (torch.rand(300, generator=chance) < 0.3).double() * 0.9  # fails more, elsewhere
+    chances = inclusion(first, 100)
+    assert float(chances.sum()) == pytest.approx(100)
+    assert float(chances.max()) <= 1
+    means = torch.zeros(2, dtype=torch.float64)
+    for seed in range(400):
+        chosen = drawn(chances, Random(seed))
+        assert len(set(chosen)) == 100
+        weights = 100 / 300 / chances[chosen]
+        means += torch.stack([(x[chosen] * weights).mean() for x in (first, second)]) / 400
+    truth = torch.stack([first.mean(), second.mean()])
+    assert torch.allclose(means, truth, atol=0.01)
+    cut = first.argsort(descending=True, stable=True)[:100]
+    assert first[cut].mean() > second[cut].mean() + 0.1  # the control: the better plan loses

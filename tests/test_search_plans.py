@@ -166,7 +166,7 @@ def test_a_profile_serves_other_searches(backbone, finished, tmp_path):
 
 
 def test_the_papers_space_is_what_is_left_without_scorers_operators_and_input(backbone):
-    paper = {"scorers": ("text-raters",), "operators": False, "input_site": False}
+    paper = {"scorers": ("text-raters",), "operators": False, "input_site": False, "mass": False}
     plan = searched(backbone, **paper).plan
     assert {step.score for step in plan.steps} == {"text-raters"}
     assert {step.operator for step in plan.steps} == {OPERATORS[0]}
@@ -269,17 +269,3 @@ def test_the_command_shows_stages_and_profiles(sibling, tmp_path, capsys):
         assert words in captured.out
     assert cli.main(["plan", str(tmp_path / "s"), "--budget", "8"]) == 0
     assert "-> 8 final" in capsys.readouterr().out
-
-
-def test_samples_chosen_by_one_kind_of_plan_do_not_decide(backbone, finished, tmp_path):
-    """Where all candidates reduce at the same layers, every sample decides between them."""
-
-    def pieces(folder):
-        lines = (folder / "trials-16.jsonl").read_text().splitlines()[1:]
-        return {json.loads(line)["piece"] for line in lines}
-
-    early = Plan.preset("random", budget=16, model=backbone)  # before the decoder, at once
-    limit = {"max_flops": early.expected.flops_ratio + 1e-4}
-    searched(backbone, tmp_path, budget=16, budgets=None, objective=limit)
-    assert len(pieces(tmp_path)) == 2
-    assert len(pieces(finished[0])) == 1  # the control: a third of them

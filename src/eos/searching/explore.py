@@ -88,10 +88,7 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
 
 
 def references(starts: Sequence[Plan]) -> list[Plan]:
-    """Choose the first candidates that reduce at different layers.
-
-    Samples on which one plan is poor are unfair to all that resemble it, so several kinds choose.
-    """
+    """Choose the first candidates that reduce at different layers, to see where samples differ."""
     by_layers: dict[tuple[int, ...], Plan] = {}
     for plan in starts:
         by_layers.setdefault(tuple(step.layer for step in plan.steps), plan)

@@ -54,8 +54,8 @@ class ExploreConfig(Frozen):
         profile: a ``profile.json`` of the same model to start from; measured if None.
         profile_samples: samples that its curves are measured on.
         best_scorers: how many scorers of a site are measured at all counts.
-        focus: share of the validation samples that decide between plans: those on which the first
-            candidates disagree most with the full model.
+        focus: share of the validation samples that decide between plans, drawn the more likely the
+            more the first candidates leave open there, and weighted by the inverse.
         paths: schedules drawn within the profile's errors that race, besides the likeliest one.
         moves: rounds of moves; each measures the plans one change away from the best.
         gradient: whether operators are then refined by gradient descent, for ``steps`` steps of
