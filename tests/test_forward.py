@@ -366,20 +366,6 @@ def test_embeddings_without_ids_are_refused(backbone):
         model(inputs_embeds=embeddings)
 
 
-@torch.no_grad()
-def test_a_new_image_on_an_old_cache_is_refused(backbone):
-    inputs, cache = tiny_inputs(backbone), DynamicCache()
-    with reduced(backbone, plan(Step(layer=0, keep=6))) as model:
-        model(**inputs, past_key_values=cache, use_cache=True)
-        with pytest.raises(BackboneError, match="expected images in the first prompt only"):
-            model(
-                input_ids=inputs["input_ids"],
-                pixel_values=inputs["pixel_values"],
-                past_key_values=cache,
-                use_cache=True,
-            )
-
-
 def test_spatial_positions_cannot_be_reindexed():
     qwen = tiny_backbone("qwen2_vl")
     found = Plan(visual_tokens=9, num_layers=4, steps=[Step(layer=0, keep=6, positions="reindex")])
