@@ -13,7 +13,7 @@ from eos.engine.reduced import Reduction, attached
 from eos.models.families import FAMILIES
 from eos.testing.tiny import IMAGE, collated, tiny_backbone, tiny_inputs
 from tests.test_contract import every_family, tokens_of
-from tests.test_forward import positions
+from tests.test_forward import flash_like, positions
 
 SAID = torch.tensor([[11, 12, 13]])  # text between the turns and after them
 
@@ -213,9 +213,10 @@ def test_a_scorer_reads_the_new_tokens_alone(llava):
 
 
 @torch.no_grad()
-def test_a_batch_of_turns_is_its_samples():
+@pytest.mark.parametrize("build", [tiny_backbone, flash_like], ids=["sdpa", "flash"])
+def test_a_batch_of_turns_is_its_samples(build):
     """Different lengths and numbers of pictures in both turns: padding stands between them."""
-    llava = tiny_backbone("llava")
+    llava = build("llava")
     turns = [
         [tiny_inputs(llava, texts=(text,), images=n, seed=7 * i + j) for j, (text, n) in pairs]
         for i, pairs in enumerate(
