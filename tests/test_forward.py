@@ -260,9 +260,8 @@ assert text.shape[0] == 2
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
 
 
-@torch.no_grad()
-def test_padding_masks_of_flash_attention_are_cut_too(backbone):
-    """FlashAttention needs a GPU; an attention that is given the same 2-D masks does not."""
+def flash_like(kind):
+    """Build a model whose attention is given FlashAttention's 2-D masks, but needs no GPU."""
 
     def thin_attention(module, query, key, value, mask, scaling, **options):
         groups = query.shape[1] // key.shape[1]
@@ -281,7 +280,12 @@ def test_padding_masks_of_flash_attention_are_cut_too(backbone):
     AttentionInterface.register("thin_attention", thin_attention)
     masks = ALL_MASK_ATTENTION_FUNCTIONS["flash_attention_2"]
     AttentionMaskInterface.register("thin_attention", masks)
-    flash = tiny_backbone("llava", attn_implementation="thin_attention")
+    return tiny_backbone(kind, attn_implementation="thin_attention")
+
+
+@torch.no_grad()
+def test_padding_masks_of_flash_attention_are_cut_too(backbone):
+    flash = flash_like("llava")
     inputs = tiny_inputs(backbone, texts=(7, 4))
     for found in (pyramid(backbone, inputs), plan(Step(layer=-1, keep=9, score="dissimilarity"))):
         left, right = decoded(backbone, found, inputs), decoded(flash, found, inputs)
@@ -364,20 +368,6 @@ def test_embeddings_without_ids_are_refused(backbone):
         reduced(backbone, plan()) as model,
     ):
         model(inputs_embeds=embeddings)
-
-
-@torch.no_grad()
-def test_a_new_image_on_an_old_cache_is_refused(backbone):
-    inputs, cache = tiny_inputs(backbone), DynamicCache()
-    with reduced(backbone, plan(Step(layer=0, keep=6))) as model:
-        model(**inputs, past_key_values=cache, use_cache=True)
-        with pytest.raises(BackboneError, match="expected images in the first prompt only"):
-            model(
-                input_ids=inputs["input_ids"],
-                pixel_values=inputs["pixel_values"],
-                past_key_values=cache,
-                use_cache=True,
-            )
 
 
 def test_spatial_positions_cannot_be_reindexed():

@@ -10,6 +10,7 @@ from eos.methods.registry import OPERATORS, SCORERS
 from eos.models.families import FAMILIES
 from eos.testing.tiny import collated, tiny_backbone, tiny_inputs, tiny_samples
 from tests.test_contract import HYBRID, decoded, every_family, gap, tokens_of
+from tests.test_forward import flash_like
 
 TEXTS, IMAGES = (12, 4, 6, 5), (1, 2, 2, 1)
 
@@ -111,6 +112,10 @@ def test_without_padding_there_is_no_mask_to_cut(llava):
         update={"steps": (Step(layer=-1, keep=12, score="dissimilarity"),)}
     )
     check_singles(llava, early, samples, decoded(llava, early, batch))
+    flash = flash_like("llava")
+    for found in (plan, early):
+        gaps = gap(decoded(flash, found, batch).logits, decoded(llava, found, batch).logits)
+        assert gaps <= 1e-4
 
 
 @every_family

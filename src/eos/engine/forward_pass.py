@@ -19,6 +19,7 @@ from eos.engine.prompt import Prompt, find_raters, read_prompt
 from eos.engine.reference import Reference
 from eos.engine.stages import Stage, at_stage, evened, joined, places_of
 from eos.engine.steps import GroupStep
+from eos.engine.turns import Earlier, earlier_turns
 from eos.errors import BackboneError
 from eos.models.backbone import Backbone, KeyTap, LayerCall
 from eos.models.hooks import ModelCall
@@ -45,6 +46,7 @@ class ForwardPass:
         groups: samples with equally many visual tokens.
         stage: the tokens that are left.
         trace: of a pass that continues a reduced prompt.
+        earlier: the turns before, of a pass that reduces a later one.
         previous: inputs of the layer before.
         shortened: whether any token was dropped.
     """
@@ -61,6 +63,7 @@ class ForwardPass:
     groups: list[Group] = field(default_factory=list, init=False)
     stage: Stage | None = field(default=None, init=False)
     trace: Trace | None = field(default=None, init=False)
+    earlier: Earlier | None = field(default=None, init=False)
     previous: LayerCall | None = field(default=None, init=False)
     shortened: bool = field(default=False, init=False)
     _cuts: dict[tuple[int, int], LayerCall] = field(default_factory=dict, init=False)
@@ -74,7 +77,8 @@ class ForwardPass:
         if self.prompt is None or self.stage is None:
             return call if call.added is None else replace(call, states=call.states + call.added)
         self.stage, self.prompt = self.stage.to(call.states), self.prompt.to(call.states)
-        full = call
+        given, full = call, call if self.earlier is None else self.earlier.alone(call)
+        call = full
         if call.added is not None:
             call = replace(call, states=call.states + take(call.added, self.stage.slots))
         call = self._between_layers(call, full)
@@ -86,7 +90,11 @@ class ForwardPass:
         elif self.stage.weights is not None:
             call = replace(call, weights=self.stage.weights)
         self.previous = call
-        self.decoding.record(call, self.stage, self.prompt.valid)
+        if self.earlier is None:
+            self.decoding.record(call, self.stage, self.prompt.valid)
+            return call
+        call, held = self.earlier.together(given, call, self.stage)
+        self.decoding.record(call, held, self.earlier.valid)
         return call
 
     def leave(self, states: Tensor) -> Tensor:
@@ -146,10 +154,10 @@ class ForwardPass:
             )
         if visual is None or not bool(visual.any()):
             return
-        if past:
+        if past and self.weighted and torch.is_grad_enabled():
             raise BackboneError(
-                "expected images in the first prompt only; found new ones on a cache that already "
-                "holds tokens. Start a new cache with the whole conversation"
+                "expected a pass without a cache where gradients are recorded; found one that "
+                "already holds tokens. Pass the whole conversation with use_cache=False"
             )
         if cache is not None and cache.is_compileable:
             raise BackboneError(
@@ -158,6 +166,12 @@ class ForwardPass:
             )
         length = self.decoding.prompt_length(self.call, call)
         self.prompt = read_prompt(self.call, self.plan, self.backbone, length=length)
+        if past:
+            assert cache is not None
+            self.earlier = earlier_turns(
+                self.backbone, cache, self.call, prompt=self.prompt, trace=self.trace
+            )
+            self.trace = None
         everything = torch.arange(call.states.shape[1], device=call.states.device)
         self.stage = Stage(everything.expand(len(call.states), -1), self.prompt.visual)
         self.groups = group_samples(self.prompt.counts)

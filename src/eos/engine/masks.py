@@ -7,6 +7,7 @@ where the model could not have known the layer's length.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def cut(mask: Tensor | None, slots: Tensor) -> Tensor | None:
@@ -16,9 +17,13 @@ def cut(mask: Tensor | None, slots: Tensor) -> Tensor | None:
     slots = slots.to(mask.device)
     if mask.ndim == 2:
         return mask.expand(len(slots), -1).gather(1, slots)
-    mask = mask.expand(len(slots), -1, -1, -1)
-    mask = mask.gather(2, slots[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
-    return cut_columns(mask, slots, total=mask.shape[-1])
+    return cut_columns(cut_rows(mask, slots), slots, total=mask.shape[-1])
+
+
+def cut_rows(mask: Tensor, rows: Tensor) -> Tensor:
+    """Keep the rows ``[B, R]`` of a 4-D mask."""
+    mask, rows = mask.expand(len(rows), -1, -1, -1), rows.to(mask.device)
+    return mask.gather(2, rows[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
 
 
 def cut_columns(mask: Tensor, columns: Tensor, *, total: int) -> Tensor:
@@ -45,12 +50,19 @@ def shut(mask: Tensor, unseen: Tensor) -> Tensor:
 
 
 def rebuild(
-    like: Tensor, valid: Tensor, *, new: int, later: int, window: int | None = None
+    like: Tensor,
+    valid: Tensor,
+    *,
+    new: int,
+    later: int = 0,
+    window: int | None = None,
+    images: Tensor | None = None,
 ) -> Tensor:
     """Make the mask of the last ``new`` tokens of a text: a prompt and ``later`` more tokens.
 
     ``valid`` ``[B, T]`` marks the prompt's tokens that are no padding; ``like`` gives the form, 2-D
     or 4-D, and dtype; in a sliding layer a token sees ``window`` tokens back, itself included.
+    ``images`` ``[B, new]`` marks visual tokens whose image attends to itself in both directions.
     """
     known = torch.cat([valid, valid.new_ones(len(valid), later)], dim=1)
     if like.ndim == 2:
@@ -59,6 +71,11 @@ def rebuild(
     back = columns[-new:, None] - columns
     seen = (back >= 0) if window is None else (back >= 0) & (back < window)
     allowed = known[:, None, None] & seen
+    if images is not None:
+        started = images & ~pad(images, (1, 0))[:, :-1]
+        image = torch.where(images, started.cumsum(dim=1), 0)
+        alike = (image[:, :, None] == image[:, None]) & images[:, None]
+        allowed[..., -new:] |= alike[:, None]
     if like.dtype == torch.bool:
         return allowed
     blank = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)

@@ -43,6 +43,11 @@ class Prompt:
         return Prompt(visual, valid, is_prompt, self.counts, raters)
 
     @property
+    def tokens(self) -> int:
+        """Length of the padded prompt."""
+        return self.visual.shape[1]
+
+    @property
     def ragged(self) -> bool:
         """Whether samples differ in their numbers of visual tokens."""
         return len(set(self.counts)) > 1

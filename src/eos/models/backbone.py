@@ -74,6 +74,12 @@ class Backbone:
         self.multimodal: nn.Module = model.model
         self.decoder: nn.Module = getattr(self.multimodal, self.family.decoder)
         self.layers: nn.ModuleList = self.decoder.layers
+        attention = self.layers[0].self_attn
+        if not (hasattr(attention, "q_proj") and hasattr(attention, "k_proj")):
+            raise BackboneError(
+                "expected attention with modules q_proj and k_proj, which scorers call; found "
+                f"{type(attention).__name__}. Load a quantised model without fused modules"
+            )
         if freeze:
             model.requires_grad_(False)
             model.eval()
@@ -199,7 +205,7 @@ class Backbone:
         return states
 
     def _device(self, layer: int) -> torch.device:
-        return device_of(self.layers[layer].self_attn.q_proj)
+        return device_of(self.layers[layer])
 
 
 def load_backbone(

@@ -18,10 +18,20 @@ def default_device() -> torch.device:
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Say where a module's inputs belong: where its first weight is when it computes."""
+    """Say where a module's inputs belong: where its first weight is when it computes.
+
+    Quantised layers may hold their weights in buffers, or where torch does not see them.
+    """
     owner, weight = next(
-        (part, weight) for part in module.modules() for weight in part.parameters(recurse=False)
+        (
+            (part, weight)
+            for part in module.modules()
+            for weight in (*part.parameters(recurse=False), *part.buffers(recurse=False))
+        ),
+        (module, None),
     )
+    if weight is None:
+        return torch.device("cpu")
     return torch.device(owner._hf_hook.execution_device) if weight.is_meta else weight.device
 
 
@@ -35,4 +45,13 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
             for name, tensor in own:
                 if name not in passing:
-                    yield f"{prefix}.{name}".lstrip("."), whole(tensor.detach())
+                    yield from _parts(f"{prefix}.{name}".lstrip("."), whole(tensor.detach()))
+
+
+def _parts(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Name the plain tensors that a quantised one is made of: integers, scales."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield name, tensor
+        return
+    for part in tensor.__tensor_flatten__()[0]:
+        yield from _parts(f"{name}.{part}", getattr(tensor, part))

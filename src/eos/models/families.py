@@ -26,6 +26,7 @@ class Family:
         class_tower: ``model_type`` of the vision tower whose class attention can be read, if any.
         deepstack: whether visual features are added again between the first decoder layers.
         rotary_by_type: whether the decoder has a rotary embedding for each type of layer.
+        both_ways: whether tokens of one image attend to each other in both directions.
     """
 
     decoder: str = "language_model"
@@ -36,6 +37,7 @@ class Family:
     class_tower: str | None = None
     deepstack: bool = False
     rotary_by_type: bool = False
+    both_ways: bool = False
 
     @property
     def any_count(self) -> bool:
@@ -85,5 +87,6 @@ FAMILIES: dict[str, Family] = {
         tokens_per_image=lambda config: config.mm_tokens_per_image,
         token_types="token_type_ids",
         rotary_by_type=True,
+        both_ways=True,
     ),
 }

@@ -38,6 +38,7 @@ class ModelCall:
         padding: the caller's 2-D attention mask, ``[B, T]`` with past tokens, or None.
         answer: which tokens are labelled, that is, not part of the question; None without labels.
         vision: records the vision tower's inputs, if attached.
+        positions: the caller's position ids, ``[B, T]`` or ``[3, B, T]``, or None.
     """
 
     ids: Tensor | None = None
@@ -45,6 +46,7 @@ class ModelCall:
     padding: Tensor | None = None
     answer: Tensor | None = None
     vision: VisionTap | None = None
+    positions: Tensor | None = None
 
 
 class PassHooks(Protocol):
@@ -165,7 +167,8 @@ def _model_hook(
         image = encoded.get("image")
         if tap is not None and image is not None and image.hidden_states is None:
             tap.inputs.clear()  # features from elsewhere: the tower has not seen these images
-        current.hooks = begin(ModelCall(ids, visual, padding, answer, tap))
+        positions = kwargs.get("position_ids")
+        current.hooks = begin(ModelCall(ids, visual, padding, answer, tap, positions))
 
     return hook
 
