@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from eos import ConfigError, Operator, Plan, Step
 from eos.engine.reduced import Reduction, attached, reduced
@@ -115,3 +116,18 @@ def test_a_soft_boundary_is_refused(llava):
     with pytest.raises(ConfigError, match="soft boundary"):
         RelaxedTheta(theta, Relaxation(boundary="soft"))
     RelaxedTheta(theta_of(plan_of(llava, inputs, Operator(), Operator())), Relaxation())
+
+
+@torch.no_grad()
+def test_mass_of_earlier_turns_stays(llava):
+    first, second = (tiny_inputs(llava, texts=(5,), seed=seed) for seed in (0, 1))
+    plan = plan_of(llava, first, NEAREST, NEAREST)
+    reduction, cache = Reduction(llava, plan), DynamicCache()
+    with attached(reduction) as model:
+        for turn in (first, second):
+            turn = {k: v for k, v in turn.items() if k != "attention_mask"}
+            model(**turn, past_key_values=cache, use_cache=True)
+    stage = reduction.decoding.traces[cache].stages[3]
+    assert stage.weights.shape[1] == cache.layers[3].get_seq_length()
+    assert stage.weights[stage.visual].sum().item() == pytest.approx(2 * plan.visual_tokens)
+    assert (stage.weights[~stage.visual] == 1).all()

@@ -59,7 +59,8 @@ class Earlier:
             # attention that is given no mask here takes 2-D ones
             mask = torch.ones_like(columns) if mask is None else mask
             mask = shut(mask, stage.filler[:, -held:])
-        own = replace(own, mask=mask, cache=call.cache)
+        weights = None if stage.weights is None else stage.weights[:, -held:]
+        own = replace(own, mask=mask, cache=call.cache, weights=weights)
         if stage.positions is not None:
             ids = stage.positions[:, before.slots.shape[1] :]
             rotary = self.backbone.rotary(own.states, ids, call.index)
@@ -130,8 +131,14 @@ def _after(before: Stage, stage: Stage, valid: Tensor, *, past: Tensor) -> Stage
         parts = (before, stage)
         masks = [torch.zeros_like(x.visual) if x.filler is None else x.filler for x in parts]
         filler = torch.cat(masks, dim=1)
+    weights = None
+    if before.weights is not None or stage.weights is not None:
+        parts = [x.weights for x in (before, stage)]
+        ones = [torch.ones_like(x.slots, dtype=torch.float32) for x in (before, stage)]
+        weights = torch.cat([y if x is None else x for x, y in zip(parts, ones, strict=True)], 1)
     slots = torch.cat([before.slots, stage.slots + past.shape[1]], dim=1)
-    return Stage(slots, torch.cat([before.visual, stage.visual], dim=1), positions, None, filler)
+    visual = torch.cat([before.visual, stage.visual], dim=1)
+    return Stage(slots, visual, positions, weights, filler)
 
 
 def _check_positions(backbone: Backbone, call: ModelCall) -> None:
