@@ -106,10 +106,12 @@ def test_gradients_move_operators_and_nothing_else(finished):
 def test_the_mean_of_the_last_half_is_what_a_descent_gives():
     step = eos.Step(layer=0, keep=2)
     plan = Plan(visual_tokens=4, num_layers=1, steps=(step,))
-    flat = {"tau": [1.0], "theta": [0.0], "rho": [0.0], "nu": [0.0]}
+    flat = {"tau": [1.0], "theta": [0.5], "rho": [0.02], "nu": [0.02]}  # ρ, ν where they start
     path = [{"gamma": [g], **flat} for g in (0.9, 0.8, 0.1, 0.3)]
     (found,) = refined_steps(path, plan)
     assert found.operator.gamma == pytest.approx(0.2)
+    assert found.operator.theta == 0.5
+    assert found.operator.rho == found.operator.nu == 0.0  # exactly what they were
 
 
 def test_signal_to_noise_is_that_of_the_mean():

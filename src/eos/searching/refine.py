@@ -124,16 +124,22 @@ def free_operators(plan: Plan) -> Theta:
         assert isinstance(step.operator, Operator)
         here = [step.layer]
         for group, value in zip(GROUPS[2:], step.operator.omega, strict=True):
-            low, high = RANGES[group]
             theta.release(group, layers=here)
-            theta.set(group, min(max(float(value), low), high), layers=here)
+            theta.set(group, _inside(group, float(value)), layers=here)
     return theta
+
+
+def _inside(group: Group, value: float) -> float:
+    """Where a value can move from: a little inside its range."""
+    low, high = RANGES[group]
+    return min(max(value, low), high)
 
 
 def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
     """Put the operators' mean over the last half of a descent into the plan's steps.
 
-    A batch is noisy and so is where a descent ends; the mean of where it has been is not.
+    A batch is noisy and so is where a descent ends; the mean of where it has been is not. What has
+    not moved stays exactly what it was, limits such as γ = 0 included.
     """
     late = trajectory[len(trajectory) // 2 :]
     steps = []
@@ -144,7 +150,9 @@ def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
             for group in GROUPS[2:]
         }
         assert isinstance(step.operator, Operator)
-        operator = Operator.model_validate({**values, "mass": step.operator.mass})
+        before = step.operator.omega._asdict()
+        moved = {x: y for x, y in values.items() if y != round(_inside(x, before[x]), DIGITS)}
+        operator = Operator.model_validate(step.operator.model_dump() | moved)
         steps.append(step.model_copy(update={"operator": operator}))
     return steps
 
