@@ -186,3 +186,10 @@ def test_samples_that_one_plan_finds_hard_do_not_decide_against_it():
     assert torch.allclose(means, truth, atol=0.01)
     cut = first.argsort(descending=True, stable=True)[:100]
     assert first[cut].mean() > second[cut].mean() + 0.1  # the control: the better plan loses
+
+
+def test_no_plans_have_no_disagreement(made, plans, tmp_path):
+    own = judge(made)
+    few = focused(own, plans[:2], pieces=3, share=0.3, path=tmp_path / "few.jsonl", seed=1)
+    assert few.disagreement([], few.pieces).shape == (0, 2)
+    assert own.disagreement([], own.pieces).shape == (0, 6)

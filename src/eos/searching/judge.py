@@ -137,7 +137,8 @@ class Judge:
             work += [(piece, lacking)] if lacking else []
         self._measure(work)
         rows = [[x for piece in pieces for x in self._memo[name, piece]] for name in names]
-        found = torch.tensor(rows, dtype=torch.float64)
+        size = sum(len(self._pieces[piece]) for piece in pieces)
+        found = torch.tensor(rows, dtype=torch.float64).view(len(names), size)
         return found if self.weights is None else found * self._weights_of(pieces)
 
     def _weights_of(self, pieces: Sequence[int]) -> Tensor:
