@@ -238,28 +238,6 @@ def test_gradients_reach_what_asks_for_them(backbone):
     assert pixels.grad.abs().sum() > 0
 
 
-def test_half_precision_runs(tmp_path):
-    import os
-    import subprocess
-    import sys
-
-    code = """
-import torch
-from eos import Plan, Step, reduced
-from eos.testing.tiny import tiny_backbone, tiny_inputs
-backbone = tiny_backbone("llava")
-backbone.model.to(torch.bfloat16)
-inputs = tiny_inputs(tiny_backbone("llava"), texts=(7, 4))
-inputs["pixel_values"] = inputs["pixel_values"].to(torch.bfloat16)
-steps = [Step(layer=0, keep=12), Step(layer=1, keep=6, operator={"gamma": 0.5, "tau": 0.2})]
-with torch.no_grad(), reduced(backbone, Plan(visual_tokens=36, num_layers=4, steps=steps)) as model:
-    text = model.generate(**inputs, max_new_tokens=3, do_sample=False)
-assert text.shape[0] == 2
-"""
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
-
-
 def flash_like(kind):
     """Build a model whose attention is given FlashAttention's 2-D masks, but needs no GPU."""
 

@@ -298,3 +298,15 @@ def test_gradients_take_no_cache(llava):
             model(**first, past_key_values=cache, use_cache=True)
         with pytest.raises(BackboneError, match="expected a pass without a cache where gradients"):
             model(**second, past_key_values=cache, use_cache=True)
+
+
+@torch.no_grad()
+def test_a_cache_of_another_block_is_refused(llava):
+    (first, second), cache = turns_of(llava), DynamicCache()
+    with reduced(llava, chance(llava, 0)) as model:
+        model(**first, past_key_values=cache, use_cache=True)
+    with (
+        reduced(llava, chance(llava, 0)) as model,
+        pytest.raises(BackboneError, match="expected a cache of this block"),
+    ):
+        model(**second, past_key_values=cache, use_cache=True)

@@ -168,8 +168,9 @@ class ForwardPass:
         self.prompt = read_prompt(self.call, self.plan, self.backbone, length=length)
         if past:
             assert cache is not None
+            lengths = [cache.get_seq_length(i) for i in range(self.backbone.num_layers)]
             self.earlier = earlier_turns(
-                self.backbone, cache, self.call, prompt=self.prompt, trace=self.trace
+                self.backbone, self.call, prompt=self.prompt, trace=self.trace, lengths=lengths
             )
             self.trace = None
         everything = torch.arange(call.states.shape[1], device=call.states.device)

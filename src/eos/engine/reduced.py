@@ -3,9 +3,11 @@
 A plan's steps act at prefill, in the pre-hook of the layer after theirs: score with the layer's own
 queries and keys, select, operate, gather. All later layers get masks, rotary embeddings and
 positions of the tokens that are left, and cache only those; in decoding each layer's mask is cut to
-what it holds. What leaves the decoder has the prompt's full length again, so that logits, labels
-and losses stay where they were. Θ runs as the plan of its own counts, and with gradients its
-choices are weighed as in `eos.engine.relaxed_steps`.
+what it holds. Samples of a batch may differ in visual tokens: each keeps the plan's fractions of
+its own. A later turn on the same cache may have new images, which are reduced in turn; without a
+cache the whole conversation is one prompt. What leaves the decoder has the prompt's full length
+again, so that logits, labels and losses stay where they were. Θ runs as the plan of its own counts,
+and with gradients its choices are weighed as in `eos.engine.relaxed_steps`.
 """
 
 from collections.abc import Iterator

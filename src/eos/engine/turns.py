@@ -5,11 +5,11 @@ scored with the queries of the new tokens over the keys of the new tokens. What 
 earlier turns stays as it is; the new tokens attend to it, and their states depend on it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
-from transformers import Cache
 
 from eos.engine.decoding import Trace
 from eos.engine.masks import cut_columns, cut_rows, rebuild, shut
@@ -87,19 +87,29 @@ class Earlier:
 
 
 def earlier_turns(
-    backbone: Backbone, cache: Cache, call: ModelCall, *, prompt: Prompt, trace: Trace | None
+    backbone: Backbone,
+    call: ModelCall,
+    *,
+    prompt: Prompt,
+    trace: Trace | None,
+    lengths: Sequence[int],
 ) -> Earlier:
-    """Find what a cache holds before a turn with images; ``trace`` if an earlier one was reduced.
+    """Find what layers hold before a turn with images; ``trace`` if an earlier one was reduced.
 
-    Everything after a reduced prompt, and everything if there was none, is held by all layers.
+    Everything after a reduced prompt, and everything if there was none, is held by all layers,
+    whose caches have had so many tokens, ``lengths``.
     """
     _check_positions(backbone, call)
-    held = cache.get_seq_length()
+    if trace is None and len(set(lengths)) > 1:
+        raise BackboneError(
+            "expected a cache of this block; found one whose layers hold different numbers of "
+            "tokens, of which nothing is known. Keep a conversation inside one reduced block"
+        )
     if trace is None:
         trace = Trace(prompt.valid.new_ones(len(prompt.valid), 0), None)
         blank = torch.zeros(len(prompt.valid), 0, dtype=torch.long, device=prompt.valid.device)
         trace.stages = {i: Stage(blank, blank.bool()) for i in range(backbone.num_layers)}
-    later = held - trace.stages[0].slots.shape[1]
+    later = lengths[0] - trace.stages[0].slots.shape[1]
     total = trace.tokens + later
     if call.padding is not None and call.padding.shape[1] == total + prompt.tokens:
         valid = call.padding[:, :total].bool()

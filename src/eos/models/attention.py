@@ -130,7 +130,12 @@ def weighted_attention(
             "expected attention whose logits are used as they are, which weights are added to; "
             "found a softcap. Search with through='states'"
         )
-    width = key.shape[-1]
+    width, dtype = key.shape[-1], value.dtype
+    if dtype == torch.float16 and not _needs_half(module):
+        # the derivative of a weight of 0 is far below the smallest float16
+        query, key, value = query.float(), key.float(), value.float()
+        if attention_mask is not None and attention_mask.is_floating_point():
+            attention_mask = attention_mask.float()
     more = 1 if key.device.type == "cpu" else ALIGNMENT - width % ALIGNMENT
     feature = key_feature(keys.weights, scaling).to(key)[:, None, :, None]
     query = torch.cat([query, query.new_ones(*query.shape[:-1], 1)], dim=-1)
@@ -138,7 +143,12 @@ def weighted_attention(
     query, key = (nn.functional.pad(x, (0, more - 1)) if more > 1 else x for x in (query, key))
     value = nn.functional.pad(value, (0, more))  # fused kernels need one size for all three
     out, maps = attend(module, query, key, value, attention_mask, scaling=scaling, **options)
-    return out[..., :width], maps
+    return out[..., :width].to(dtype), maps
+
+
+def _needs_half(module: nn.Module) -> bool:
+    """Whether the attention takes no float32, as FlashAttention."""
+    return "flash" in module.config._attn_implementation
 
 
 def _own(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | None]]:
