@@ -102,7 +102,7 @@ def choose_task(
         return made, limit or max(x.sizes[made.splits[0]] for x in made.families.values())
     if isinstance(data, (str, Path)):
         raise ConfigError(
-            f"expected a benchmark of {', '.join(BENCHMARKS)} with the folder {data}; found {task!r}"
+            f"expected a benchmark with the folder {data}: {', '.join(BENCHMARKS)}; found {task!r}"
         )
     limit = DEFAULT_LIMIT if limit is None else limit
     if data is None:

@@ -4,20 +4,24 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from eos.evaluation.benchmarks import answers, files, prompts
 from eos.evaluation.benchmarks.questions import Answered, Benchmark, HubTable, Question, Row
 from eos.evaluation.totals import Sums, mean, ratio
 
-PERCEPTION = ("existence", "count", "position", "color", "posters", "celebrity", "scene")
-PERCEPTION += ("landmark", "artwork", "OCR")
-COGNITION = ("commonsense_reasoning", "numerical_calculation", "text_translation", "code_reasoning")
-KINDS = PERCEPTION + COGNITION
+SEEN = "existence count position color posters celebrity scene landmark artwork OCR"
+THOUGHT = "commonsense_reasoning numerical_calculation text_translation code_reasoning"
+PARTS = {"total": f"{SEEN} {THOUGHT}", "perception": SEEN, "cognition": THOUGHT}
+KINDS = PARTS["total"].split()
 
 
 def _rows(folder: Path) -> Iterator[Row]:
     root = files.find(folder, "MME_Benchmark_release_version") or folder
     for path in sorted([*root.glob("*/*.txt"), *root.glob("*/questions_answers_YN/*.txt")]):
         kind = path.relative_to(root).parts[0]
+        if kind not in KINDS:
+            continue
         places = [path, root / kind / "images" / path.name]
         image = files.first([x.with_suffix(y) for x in places for y in (".jpg", ".png", ".jpeg")])
         for line in filter(str.strip, path.read_text(encoding="utf-8").splitlines()):
@@ -37,13 +41,13 @@ def _columns(answered: Sequence[Answered]) -> tuple[float, ...]:
     return *answers.score_columns(answered), all(x.score == 1 for x in answered), 1
 
 
-def _points(kinds: Sequence[str], sums: Sums, families: Sequence[str]) -> Sums:
+def _points(kinds: str, sums: Sums, families: Sequence[str]) -> Sums:
     each = ratio(sums[..., 0], sums[..., 1]) + ratio(sums[..., 2], sums[..., 3])
-    return 100 * sum(
-        (each[..., families.index(x)] for x in kinds if x in families), 0 * each[..., 0]
-    )
+    chosen = np.array([kind in kinds.split() for kind in families])
+    return np.asarray(100 * (each * chosen).sum(-1))
 
 
+FIGURES = {name: partial(_points, kinds) for name, kinds in PARTS.items()}
 BENCHMARK = Benchmark(
     name="mme",
     title="MME",
@@ -58,10 +62,7 @@ BENCHMARK = Benchmark(
     prompt=prompts.yes_or_no,
     score=answers.yes_no_score,
     columns=_columns,
-    figures={
-        "total": partial(_points, KINDS), "perception": partial(_points, PERCEPTION),
-        "cognition": partial(_points, COGNITION), "accuracy": mean(), "accuracy+": mean(2, 3),
-    },
+    figures={**FIGURES, "accuracy": mean(), "accuracy+": mean(2, 3)},
     together=2,
     points=28,
 )
