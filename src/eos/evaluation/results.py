@@ -161,8 +161,16 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
         blank=settings.blank,
         families=families,
         rows=rows,
-        problems=Counter(sample.kind for sample in task.skipped),
+        problems=_problems(task),
     )
+
+
+def _problems(task: Task) -> dict[str, int]:
+    """Count the samples that were not used, by kind."""
+    found: Counter[str] = Counter()
+    for sample in task.skipped:
+        found[sample.kind] += sample.count
+    return dict(found)
 
 
 def _flat(row: ResultRow, own: Score) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from eos.evaluation.benchmarks.questions import Benchmark, Question, Row
 from eos.evaluation.benchmarks.tables import Table, folder_table, hub_table
 
 MISSING_IMAGE, DUPLICATE = "missing image", "duplicate id"
-FEWER, PARTIAL = "fewer questions than published", "incomplete group"
+MISSING, PARTIAL = "missing question", "incomplete group"
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ def load(benchmark: Benchmark, folder: Path | None, *, limit: int | None, seed: 
     """Load up to ``limit`` questions of each family, all if None; the seed draws them."""
     found, skipped = _read(benchmark, folder)
     if len(found) < benchmark.size:
-        reason = f"expected {benchmark.size} questions, found {len(found)}"
-        skipped.append(Skipped(benchmark.name, reason, FEWER))
+        missing = benchmark.size - len(found)
+        reason = f"expected the {benchmark.size} published questions, found {len(found)}"
+        skipped.append(Skipped(benchmark.name, reason, MISSING, missing))
     chosen: dict[str, list[Question]] = {}
     digest = hashlib.sha256()
     for family in dict.fromkeys(question.family for question in found):
