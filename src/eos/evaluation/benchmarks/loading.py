@@ -66,7 +66,8 @@ def _rows(benchmark: Benchmark, folder: Path | None) -> Iterable[Row]:
     """Open the dataset of the hub, or what a folder holds: tables or published files."""
     if folder is None:
         return benchmark.join([hub_table(table) for table in benchmark.tables])
-    place = folder / benchmark.name if (folder / benchmark.name).is_dir() else folder
+    inside = folder / benchmark.name
+    place = inside if inside.is_dir() and folder.name != benchmark.name else folder
     if not place.is_dir():
         raise DataError(f"expected a folder of {benchmark.title} at {place}, found none")
     tables = [folder_table(place, table) for table in benchmark.tables]
