@@ -210,6 +210,12 @@ def test_an_entry_that_cannot_be_used_is_named(name, column, value, kind, tmp_pa
     assert len(contents(found)) == left
 
 
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_is_a_file_of_at_most_60_lines(name):
+    path = Path(eos.__file__).parent / "evaluation" / "benchmarks" / f"{name}.py"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
+
+
 def test_a_pair_that_lost_a_question_does_not_count(copy):
     folder = copy("mme")
     place = folder / "mme" / "MME_Benchmark_release_version"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from eos.evaluation.benchmarks.answers import chosen_option, same_text, yes_no_of
-from eos.evaluation.benchmarks.questions import Answered, Question
+from eos.evaluation.benchmarks.questions import Query, Reply
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.benchmarks.vqa_words import normalised, vqa_accuracy
 from eos.evaluation.totals import jackknife, sums_of, totals
@@ -20,7 +20,7 @@ FOUR = ("a red cat", "a dog", "a bus", "two men")
 
 
 def asked(*answers, family="all", cluster="", name="q", options=(), kind=""):
-    return Question(name, bytes, "?", answers, family, cluster or name, options, "", kind)
+    return Query(name, bytes, "?", answers, family, cluster or name, options, "", kind)
 
 
 def figures(name, answered):
@@ -34,7 +34,7 @@ def figures(name, answered):
 
 
 def answered(name, text, question):
-    return Answered(question, text, BENCHMARKS[name].score(text, question))
+    return Reply(question, text, BENCHMARKS[name].score(text, question))
 
 
 @pytest.mark.parametrize(
@@ -234,18 +234,18 @@ def test_mmstar_averages_fine_categories():
 
 def test_the_jackknife_is_the_usual_error_of_a_mean_and_sees_clusters():
     scores = np.array([1, 1, 0, 1, 0, 0, 1, 1.0])
-    alone = [Answered(asked("a", name=str(n)), "", x) for n, x in enumerate(scores)]
+    alone = [Reply(asked("a", name=str(n)), "", x) for n, x in enumerate(scores)]
     found = figures("gqa", alone)["accuracy"]
     assert found.value == pytest.approx(62.5)
     assert found.stderr == pytest.approx(100 * scores.std(ddof=1) / sqrt(8))
     doubled = [
-        Answered(asked("a", name=f"{n} {m}", cluster=str(n)), "", x)
+        Reply(asked("a", name=f"{n} {m}", cluster=str(n)), "", x)
         for n, x in enumerate(scores)
         for m in (0, 1)
     ]
     again = figures("gqa", doubled)["accuracy"]
     assert again.stderr == pytest.approx(found.stderr)  # twice the questions tell nothing new
-    apart = [Answered(asked("a", name=x.question.id), "", x.score) for x in doubled]
+    apart = [Reply(asked("a", name=x.question.id), "", x.score) for x in doubled]
     assert figures("gqa", apart)["accuracy"].stderr < 0.75 * found.stderr
 
 
@@ -344,7 +344,7 @@ def test_totals_are_those_of_lmms_eval(harness):
 
 
 def pooled_family(x):
-    return Answered(asked(*x.question.answers, cluster=x.question.cluster), x.text, x.score)
+    return Reply(asked(*x.question.answers, cluster=x.question.cluster), x.text, x.score)
 
 
 def test_same_text_is_lmms_evals_exact_match_for_gqa():

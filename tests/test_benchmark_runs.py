@@ -8,7 +8,7 @@ import pytest
 import eos
 from eos import cli
 from eos.evaluation.benchmarks.loading import load
-from eos.evaluation.benchmarks.questions import Answered
+from eos.evaluation.benchmarks.questions import Reply
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.overall import Overall, overall_of, paper_average
 from eos.evaluation.results import Results
@@ -94,7 +94,7 @@ def test_all_benchmarks_run_and_score_what_their_rules_give(done, folder):
                 question = questions[x["family"]][x["number"]]
                 assert x["id"] == question.id
                 assert x["score"] == benchmark.score(x["prediction"], question)
-                answered.append(Answered(question, x["prediction"], x["score"]))
+                answered.append(Reply(question, x["prediction"], x["score"]))
             assert len(own) == overall.questions[name]
             assert results.row(run).average.n == len(own)
             headline = next(iter(results.row(run).totals.values()))
