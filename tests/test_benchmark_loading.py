@@ -94,24 +94,45 @@ def test_a_folder_that_datasets_saved(name, published, tmp_path):
     assert contents(loaded(name, tmp_path)) == contents(loaded(name, published))
 
 
-def test_the_hubs_dataset_is_asked_by_its_name_subset_and_split(monkeypatch, published):
+def cached(folder, name, *, subset, split, rows):
+    """Put a table where `datasets` keeps what it has downloaded under this name."""
     import datasets
 
-    asked = []
+    rows.to_parquet(folder / "made.parquet")
+    files = {split: str(folder / "made.parquet")}
+    datasets.load_dataset("parquet", data_files=files, cache_dir=str(folder / "made"))
+    [found] = (folder / "made").rglob("dataset_info.json")
+    short = name.split("/")[1].lower()
+    place = folder / name.lower().replace("/", "___") / subset / "0.0.0" / "0123456789abcdef"
+    shutil.copytree(found.parent, place)
+    info = json.loads(found.read_text())
+    changed = {"config_name": subset, "dataset_name": short}
+    (place / found.name).write_text(json.dumps({**info, **changed}))
+    (place / f"parquet-{split}.arrow").rename(place / f"{short}-{split}.arrow")
+    shutil.rmtree(folder / "made")
 
-    def load_dataset(name, subset, *, split, data_files):
-        asked.append((name, subset, split))
-        if name.startswith("lmms-lab/"):  # not in the cache under its first name
-            raise ConnectionError("offline")
-        return gqa_images(ROWS["gqa"]) if "images" in subset else table("gqa", ROWS["gqa"])
 
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    assert contents(loaded("gqa", None)) == contents(loaded("gqa", published))
-    assert asked[0] == ("lmms-lab/GQA", "testdev_balanced_instructions", "testdev")
-    assert asked[-1] == ("lmms-lab-encoder/GQA", "testdev_balanced_images", "testdev")
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: 1 / 0)
-    with pytest.raises(eos.DataError, match=r"expected a dataset 'lmms-lab/POPE'.*--data FOLDER"):
+def test_the_hubs_dataset_is_found_in_the_cache_without_a_network(tmp_path, monkeypatch, published):
+    import datasets
+    import huggingface_hub
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    message = r"POPE: expected a dataset 'lmms-lab/POPE' with a split 'test'.*--data FOLDER"
+    with pytest.raises(eos.DataError, match=message):
         loaded("pope", None)
+    made = table("pope", ROWS["pope"])
+    cached(tmp_path, "lmms-lab/POPE", subset="default", split="test", rows=made)
+    assert contents(loaded("pope", None)) == contents(loaded("pope", published))
+    for subset, rows in zip(
+        ("testdev_balanced_instructions", "testdev_balanced_images"),
+        (table("gqa", ROWS["gqa"]), gqa_images(ROWS["gqa"])),
+        strict=True,
+    ):
+        # the name that these datasets have by now
+        cached(tmp_path, "lmms-lab-encoder/GQA", subset=subset, split="testdev", rows=rows)
+    assert contents(loaded("gqa", None)) == contents(loaded("gqa", published))
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -265,6 +286,14 @@ def test_an_empty_folder_says_what_is_expected(name, tmp_path):
         loaded(name, tmp_path)
     with pytest.raises(eos.DataError, match="expected a folder"):
         loaded(name, tmp_path / "nowhere")
+
+
+def test_the_layout_of_the_hubs_converted_parquet(tables, tmp_path, published):
+    [file] = (tables / "pope").rglob("*.parquet")
+    place = tmp_path / "pope" / "default" / "test"
+    place.mkdir(parents=True)
+    shutil.copy(file, place / "0000.parquet")
+    assert contents(loaded("pope", tmp_path)) == contents(loaded("pope", published))
 
 
 def test_the_seed_draws_whole_groups(published):

@@ -106,6 +106,7 @@ def test_all_benchmarks_run_and_score_what_their_rules_give(done, folder):
         [line] = (out / name / "skipped.jsonl").read_text().splitlines()
         assert json.loads(line)["kind"] == "missing question"
         assert results.row("full").totals.keys() == benchmark.figures.keys()
+        assert str(results).splitlines()[-3].split() == ["run", *benchmark.figures]
         assert cli.main(["validate", str(out / name / "results.json")]) == 0
 
 
@@ -227,6 +228,8 @@ def test_names_and_misuse(folder, sibling, tmp_path):
         eos.evaluate(sibling, task="pope", data=folder, metric="exact", out=tmp_path)
     with pytest.raises(eos.ConfigError, match="expected a benchmark with the folder"):
         eos.evaluate(sibling, task="mini", data=folder, out=tmp_path)
+    with pytest.raises(eos.ConfigError, match="expected a limit of at least 2; found 1"):
+        eos.evaluate(sibling, task="pope", data=folder, limit=1, out=tmp_path)
     with pytest.raises(eos.ConfigError, match="expected results of pope"):
         overall_of({})
 

@@ -123,7 +123,16 @@ class Results(Artifact):
             for row in self.rows
         ]
         note = "accuracy in %, difference to full in points, each ± standard error"
-        return "\n".join([head, text_table(PRINTED, rows), note])
+        return "\n".join([head, text_table(PRINTED, rows), note, *self._totals()])
+
+    def _totals(self) -> list[str]:
+        """Draw a table of the benchmark's own figures, if there are any."""
+        names = list(self.rows[0].totals)
+        rows = [
+            [row.name, *(f"{x.value:.1f} ± {x.stderr:.1f}" for x in row.totals.values())]
+            for row in self.rows
+        ]
+        return [text_table(["run", *names], rows)] if names else []
 
 
 PRINTED = ("run", "final", "FLOPs", "accuracy", "difference", "95% interval")

@@ -14,6 +14,8 @@ from eos.evaluation.tasks import Item, Task, TaskFamily
 from eos.evaluation.totals import Sums, Total, sums_of, totals
 
 DEFAULT_STYLE = STYLES[0]
+LEAST = 2  # questions, for a standard error
+IN_MEMORY = 128  # questions at once: images of benchmarks have megapixels
 
 
 def benchmark_task(
@@ -35,6 +37,8 @@ def benchmark_task(
     """
     if prompts not in STYLES:
         raise ConfigError(f"expected prompts of {', '.join(STYLES)}; found {prompts!r}")
+    if limit is not None and limit < LEAST:
+        raise ConfigError(f"expected a limit of at least {LEAST}; found {limit}")
     loaded = load(benchmark, None if folder is None else Path(folder), limit=limit, seed=seed)
     count = sum(map(len, loaded.questions.values()))
     return Task(
@@ -55,6 +59,7 @@ def benchmark_task(
         data=f"{benchmark.name} {prompts} {loaded.digest}",
         skipped=loaded.skipped,
         totals=partial(_totals, benchmark, loaded),
+        in_memory=IN_MEMORY,
     )
 
 
