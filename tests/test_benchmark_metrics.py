@@ -281,6 +281,7 @@ def harness(monkeypatch):
 SAID = ["B", "B.", "B. a dog", "A", "C. a bus", "D", "", "what", "Yes", "no", "Yes.", "0.25"]
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")  # lmms-eval's own
 def test_scores_are_those_of_lmms_eval(harness):
     options = asked("B", options=FOUR)
     for text in SAID:
@@ -300,6 +301,20 @@ def test_scores_are_those_of_lmms_eval(harness):
         other = harness("ocrbench.utils").ocrbench_process_results(doc, [text])
         score = BENCHMARKS["ocrbench"].score(text, asked("a dog", "Yes"))
         assert score == other["ocrbench_accuracy"]["score"], text
+        for truth, kind in (("B", "options"), ("Yes", "words"), ("0.25", "words")):
+            rule = harness("realworldqa.utils").realworldqa_process_results
+            score = BENCHMARKS["realworldqa"].score(text, asked(truth, kind=kind))
+            assert score == rule({"answer": truth}, [text])["exact_match"], (text, truth)
+
+
+def test_options_of_mmbench_are_those_of_lmms_eval(harness):
+    pytest.importorskip("pandas", reason="lmms-eval reads MMBench with pandas")
+    pytest.importorskip("requests", reason="lmms-eval's MMBench imports requests")
+    evaluator = harness("mmbench.mmbench_evals").MMBench_Evaluator()
+    options = dict(zip("ABCD", FOUR, strict=True))
+    for text in (*SAID, "It is a bus.", "(D)", "a dog or a bus", "C)", "The answer is B."):
+        other = evaluator.can_infer(text, dict(options)) or None
+        assert chosen_option(text, FOUR) == other, text
 
 
 def test_vqa_words_are_those_of_lmms_eval(harness):
@@ -347,6 +362,6 @@ def pooled_family(x):
     return Reply(asked(*x.question.answers, cluster=x.question.cluster), x.text, x.score)
 
 
-def test_same_text_is_lmms_evals_exact_match_for_gqa():
+def test_gqa_leaves_case_and_punctuation_aside():
     assert same_text("T-shirt.", asked("t-shirt")) == 1
     assert same_text("shirt", asked("t-shirt")) == 0
