@@ -16,8 +16,8 @@ from eos.commands.options import Attention, Dtype, changes_of, load_chosen
 from eos.commands.search import load_placed
 from eos.evaluation import verify
 from eos.models.random_llava import SIZES
+from eos.runs.processes import Processes
 from eos.searching.files import read_config
-from eos.searching.processes import Processes
 from eos.space.plan import BudgetKind
 
 

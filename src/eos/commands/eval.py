@@ -67,20 +67,32 @@ def evaluate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
+    """Evaluate the full model and plans on the same questions: accuracies, paired differences.
+
+    Several processes: accelerate launch --multi_gpu -m eos eval ...
+    """
     from eos.evaluation.tasks import find_task
+    from eos.runs.processes import Processes
 
     if tasks is not None:
         find_task(tasks)
     check_before_loading(out, files=[markdown], plans=plans)
     own = own_questions(data, images, metric)
-    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
+    processes = Processes()
+    processes.refuse_sharding()
+    place = device or str(processes.device)
+    loaded = load_chosen(backbone, device=place, dtype=dtype, attention=attention)
     questions = {"task": tasks, "split": split, "limit": limit, "seed": seed, "blank": blank}
     questions |= own
-    results = evaluate_watched(
-        loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
-    )
-    show_results(results, out, document=markdown, as_json=as_json)
+    quiet = quiet or not processes.main
+    try:
+        results = evaluate_watched(
+            loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
+        )
+    finally:
+        processes.leave()
+    if processes.main:
+        show_results(results, out, document=markdown, as_json=as_json)
 
 
 def own_questions(
