@@ -29,7 +29,7 @@ def test_help_and_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "command", [["--help"], ["--version"], *([v, "--help"] for v in cli.VERBS)]
+    "command", [["--help"], ["--version"], *([*v.split(), "--help"] for v in cli.VERBS)]
 )
 def test_help_does_not_wait_for_torch(command):
     code = (

@@ -42,7 +42,7 @@ doc_to_choice: ["yes", "no"]
 metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 metadata: {{version: 0.0}}
 """
-FUNCTIONS = '''
+FUNCTIONS = """
 def images(doc):
     return [doc["image"].convert("RGB")]
 
@@ -51,7 +51,7 @@ def text(doc, lmms_eval_specific_kwargs=None):
 
 def results(doc, results):
     return {"right": float(results[0].strip() == doc["answer"])}
-'''
+"""
 
 
 @pytest.fixture(scope="module")
