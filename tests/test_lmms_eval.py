@@ -14,7 +14,8 @@ from eos.evaluation.tasks import TASKS
 
 pytest.importorskip("lmms_eval", reason="lmms_eval is not installed: docs/harness.md says how")
 
-PLAN, FAMILY, COUNT = "fastv@64", "presence", 6
+PLAN, FAMILY, COUNT = "fastv@64", "digit", 6
+CHOICES = [str(digit) for digit in range(10)]
 GENERATED = """
 task: eos_generated
 dataset_path: parquet
@@ -38,7 +39,7 @@ output_type: multiple_choice
 doc_to_visual: !function functions.images
 doc_to_text: !function functions.text
 doc_to_target: answer
-doc_to_choice: ["yes", "no"]
+doc_to_choice: {choices}
 metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 metadata: {{version: 0.0}}
 """
@@ -80,7 +81,9 @@ def tasks(tmp_path_factory):
     kinds = Features({"image": Image(), "question": Value("string"), "answer": Value("string")})
     Dataset.from_list(rows, features=kinds).to_parquet(folder / "test.parquet")
     for name, text in [("generated", GENERATED), ("chosen", CHOSEN)]:
-        (folder / f"{name}.yaml").write_text(text.format(file=folder / "test.parquet"))
+        (folder / f"{name}.yaml").write_text(
+            text.format(file=folder / "test.parquet", choices=CHOICES)
+        )
     (folder / "functions.py").write_text(FUNCTIONS)
     return folder
 
@@ -98,7 +101,7 @@ def harness(tasks, task, out, *more, plan=PLAN, batch="4"):
     command += ["--tasks", task, "--include_path", str(tasks), "--batch_size", batch]
     command += ["--device", "cpu", "--log_samples", "--output_path", str(out), *more]
     environment = {**os.environ, **offline(tasks)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     scores, samples = (
         next(Path(out).rglob(name), None) for name in ("*_results.json", f"*_samples_{task}.jsonl")
     )
@@ -142,11 +145,11 @@ def test_choices_are_scored_by_their_loss(tasks, expected):
         env={**os.environ, **offline(tasks)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=True,
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == 2 * COUNT
+    assert len(found) == len(CHOICES) * COUNT
     for number, answer in expected.items():
         losses = {choice.strip(): loss for n, choice, loss, _ in found if n == number}
         greedy = {choice.strip() for n, choice, _, hit in found if n == number and hit}

@@ -89,6 +89,10 @@ def evaluate(
         results = evaluate_watched(
             loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
         )
+    except StoppedError:
+        if processes.main:
+            raise
+        sys.exit(1)  # the first process says what is kept
     finally:
         processes.leave()
     if processes.main:
