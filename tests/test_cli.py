@@ -16,8 +16,8 @@ from eos.commands.options import Attention, Dtype, changes_of, load_chosen
 from eos.commands.search import load_placed
 from eos.evaluation import verify
 from eos.models.random_llava import SIZES
+from eos.runs.processes import Processes
 from eos.searching.files import read_config
-from eos.searching.processes import Processes
 from eos.space.plan import BudgetKind
 
 
@@ -29,7 +29,7 @@ def test_help_and_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "command", [["--help"], ["--version"], *([v, "--help"] for v in cli.VERBS)]
+    "command", [["--help"], ["--version"], *([*v.split(), "--help"] for v in cli.VERBS)]
 )
 def test_help_does_not_wait_for_torch(command):
     code = (

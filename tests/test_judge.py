@@ -15,10 +15,10 @@ from eos.data.sources import open_source
 from eos.engine.search_pass import labelled_pass
 from eos.models.processor import load_processor, place_batch
 from eos.runs.journal import Journal
+from eos.runs.processes import Processes
 from eos.searching import judge as judge_module
 from eos.searching.focus import drawn, focused, inclusion
 from eos.searching.judge import Judge, disagreement
-from eos.searching.processes import Processes
 from eos.searching.race import Entrant, race, rungs
 
 TOKENS, LAYERS = 576, 3

@@ -393,7 +393,7 @@ def test_the_gap_starts_at_what_the_search_minimises(sibling, backbone, finished
 
 
 def test_more_processes_than_samples_are_refused(backbone):
-    from eos.searching.processes import Processes
+    from eos.runs.processes import Processes
 
     processes = Processes()
     processes.count = 3
@@ -403,7 +403,7 @@ def test_more_processes_than_samples_are_refused(backbone):
 
 @pytest.mark.parametrize("option", ["deepspeed", "megatron_lm"])
 def test_launchers_that_would_take_the_model_over_are_refused(monkeypatch, option):
-    from eos.searching.processes import Processes
+    from eos.runs.processes import Processes
 
     monkeypatch.setenv(f"ACCELERATE_USE_{option.upper()}", "false")
     assert Processes().count == 1
@@ -414,7 +414,7 @@ def test_launchers_that_would_take_the_model_over_are_refused(monkeypatch, optio
 
 def test_a_sharded_backbone_wants_even_batches_and_no_device_map(backbone):
     from eos.commands.search import load_placed
-    from eos.searching.processes import Processes
+    from eos.runs.processes import Processes
 
     processes = Processes()
     processes.count = 2

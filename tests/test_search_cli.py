@@ -17,6 +17,7 @@ import pytest
 import eos
 from eos import cli
 from eos.searching.folder import CHECKPOINT
+from tests.launching import begin, launched
 
 SMALL = ["steps=6", "batch=2", "validation.samples=2", "starts=null", "objective.align_layers=null"]
 SMALL += ["data.families=[presence, digit]", "save_every=2", "micro_batch=null"]
@@ -31,17 +32,6 @@ def finished(sibling, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "whole"
     assert cli.main([*command(sibling, out), "--quiet"]) == 0
     return out
-
-
-def begin(arguments, launcher=("-m", "eos")):
-    """Start the command in a process of its own, with as many threads as the tests."""
-    return subprocess.Popen(
-        [sys.executable, *launcher, *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def lines(path):
@@ -136,13 +126,6 @@ def test_control_c_in_a_terminal(sibling, tmp_path, capsys):
     impatient.join()
     assert "Rerun to resume" in capsys.readouterr().err
     assert eos.Theta.load(out / "theta.json")
-
-
-def launched(module, *more):
-    """Two processes, on CPUs where there is nothing else."""
-    launcher = ["-m", "accelerate.commands.launch", "--num_processes", "2", "--num_machines", "1"]
-    launcher += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    return [*launcher, *more, "-m", module]
 
 
 def assert_same_history(out, alone):

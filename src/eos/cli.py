@@ -12,6 +12,7 @@ import typer
 
 from eos.commands.ask import ask
 from eos.commands.bench import bench
+from eos.commands.data import balanced_mix
 from eos.commands.demo import demo
 from eos.commands.doctor import doctor
 from eos.commands.eval import evaluate
@@ -41,7 +42,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "profile": profile,
     "fidelity": fidelity,
     "doctor": doctor,
+    "data balanced-mix": balanced_mix,
 }
+GROUPS = {"data": "Prepare data to search on."}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,8 +52,13 @@ app = typer.Typer(
     help=ABOUT,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+groups = {name: typer.Typer(no_args_is_help=True, help=what) for name, what in GROUPS.items()}
+for name, group in groups.items():
+    app.add_typer(group, name=name)
 for name, verb in VERBS.items():
-    app.command(name, cls=SearchCommand if name == "search" else None)(verb)
+    home, _, own = name.rpartition(" ")
+    place = groups[home] if home else app
+    place.command(own, cls=SearchCommand if name == "search" else None)(verb)
 
 
 def _version(given: bool) -> None:

@@ -42,17 +42,10 @@ def named_benchmarks(
     return names
 
 
-def run_benchmarks(
-    backbone: "models.Backbone",
-    plans: list[str],
-    *,
-    out: Path,
-    quiet: bool,
-    document: Path | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
-    """Evaluate with a progress bar, then print and save the table."""
+def benchmarks_watched(
+    backbone: "models.Backbone", plans: list[str], *, out: Path, quiet: bool, **settings: Any
+) -> "Overall":
+    """Evaluate on benchmarks with a progress bar."""
     from eos.evaluation.suite import evaluate_benchmarks
 
     try:
@@ -61,12 +54,11 @@ def run_benchmarks(
             def watch(name: str, done: int, total: int) -> None:
                 update(done, total, label=name)
 
-            found = evaluate_benchmarks(backbone, plans, out=out, watch=watch, **settings)
+            return evaluate_benchmarks(backbone, plans, out=out, watch=watch, **settings)
     except KeyboardInterrupt:
         raise StoppedError(
             f"stopped; all answers so far are kept in {out}. Rerun the same command to resume"
         ) from None
-    show_benchmarks(found, out, document=document, as_json=as_json)
 
 
 def show_benchmarks(overall: "Overall", out: Path, *, document: Path | None, as_json: bool) -> None:

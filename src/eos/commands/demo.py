@@ -72,7 +72,7 @@ def demo(
 ) -> None:
     """Search on the miniature, then evaluate the found plans and every prior method alike."""
     from eos.report.search import show_search
-    from eos.searching.processes import Processes
+    from eos.runs.processes import Processes
 
     config = short_search(
         [*(changes or []), *changes_of(device=device, batch_size=batch_size, seed=seed)]

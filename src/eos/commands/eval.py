@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eos.commands.benchmarks import named_benchmarks, run_benchmarks
+from eos.commands.benchmarks import benchmarks_watched, named_benchmarks, show_benchmarks
 from eos.commands.options import (
     AsJson,
     AttentionChoice,
@@ -77,19 +77,37 @@ def evaluate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
+    """Evaluate the full model and plans on the same questions: accuracies, paired differences.
+
+    Several processes: accelerate launch --multi_gpu -m eos eval ...
+    """
+    from eos.runs.processes import Processes
+
     names = named_benchmarks(tasks, data, others={"--images": images, "--metric": metric})
     check_before_loading(out, files=[markdown], plans=plans)
     own = {} if names else own_questions(data, images, metric)
-    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
-    asked = {"split": split, "limit": limit, "seed": seed, "blank": blank, **own}
-    asked |= {"batch_size": batch_size, "quiet": quiet, "out": out}
-    if names:
-        asked |= {"tasks": names, "data": data, "prompts": prompts.value}
-        run_benchmarks(loaded, plans or [], document=markdown, as_json=as_json, **asked)
-        return
-    results = evaluate_watched(loaded, plans or [], task=tasks, **asked)
-    show_results(results, out, document=markdown, as_json=as_json)
+    processes = Processes()
+    processes.refuse_sharding()
+    place = device or str(processes.device)
+    loaded = load_chosen(backbone, device=place, dtype=dtype, attention=attention)
+    settings = {"split": split, "limit": limit, "seed": seed, "blank": blank, **own}
+    settings |= {"batch_size": batch_size, "quiet": quiet or not processes.main, "out": out}
+    try:
+        if names:
+            settings |= {"tasks": names, "data": data, "prompts": prompts.value}
+            overall = benchmarks_watched(loaded, plans or [], **settings)
+        else:
+            results = evaluate_watched(loaded, plans or [], task=tasks, **settings)
+    except StoppedError:
+        if processes.main:
+            raise
+        sys.exit(1)  # the first process says what is kept
+    finally:
+        processes.leave()
+    if processes.main and names:
+        show_benchmarks(overall, out, document=markdown, as_json=as_json)
+    elif processes.main:
+        show_results(results, out, document=markdown, as_json=as_json)
 
 
 def own_questions(

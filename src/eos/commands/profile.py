@@ -47,9 +47,9 @@ def profile(
     Later searches start from it: eos search explore.profile=runs/profile/profile.json
     """
     from eos.report.profile import draw_profile, show_profile
+    from eos.runs.processes import Processes
     from eos.searching.files import read_config
     from eos.searching.opening import pick_sources
-    from eos.searching.processes import Processes
 
     source, changes = split_arguments(arguments)
     changes += changes_of(device=device, batch_size=batch_size, seed=seed)

@@ -28,7 +28,7 @@ from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
     from eos.models.backbone import Backbone
-    from eos.searching.processes import Processes
+    from eos.runs.processes import Processes
     from eos.searching.result import SearchResult
     from eos.searching.run import Status
     from eos.searching.settings import SearchConfig
@@ -53,8 +53,8 @@ def search(
     Several processes: accelerate launch --multi_gpu -m eos search ...
     """
     from eos.report.search import show_search
+    from eos.runs.processes import Processes
     from eos.searching.files import read_config, trace_values
-    from eos.searching.processes import Processes
 
     source, changes = split_arguments(arguments)
     changes += changes_of(device=device, batch_size=batch_size, seed=seed)

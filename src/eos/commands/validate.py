@@ -25,6 +25,7 @@ def validate(
 
 def schemas() -> "dict[str, type[Artifact]]":
     """List the schemas of all files that are read or written."""
+    from eos.data.mix_files import MixManifest
     from eos.evaluation.fidelity import Fidelity
     from eos.evaluation.latency import LatencyReport
     from eos.evaluation.overall import Overall
@@ -45,6 +46,7 @@ def schemas() -> "dict[str, type[Artifact]]":
         "eos.fidelity/1": Fidelity,
         "eos.profile/1": Profile,
         "eos.latency/1": LatencyReport,
+        "eos.mix/1": MixManifest,
     }
 
 

@@ -1,8 +1,9 @@
 """Evaluate: let the full model and plans answer the same questions, and compare them pairwise.
 
 All runs answer a batch before the next one, so that its images are loaded once. Batches
-follow from the settings alone, never from what is already answered: a resumed evaluation ends with
-exactly the results of an uninterrupted one.
+follow from the settings alone, never from what is already answered or by how many processes, which
+take them in turn: a resumed or shared evaluation ends with exactly the results of an uninterrupted
+one. The first process writes all files but the others' parts of the predictions.
 """
 
 import json
@@ -34,6 +35,7 @@ from eos.models.processor import (
 )
 from eos.runs.environment import environment
 from eos.runs.files import write_atomically
+from eos.runs.processes import Processes
 from eos.space.plan import Plan
 
 AnswersWatch = Callable[[int, int], None]
@@ -59,6 +61,8 @@ def evaluate(
     watch: AnswersWatch | None = None,
 ) -> Results:
     """Let the full model and every plan answer the same questions; resume what ``out`` holds.
+
+    Under `accelerate launch` the processes share out the questions; all return the same results.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as out:
@@ -86,8 +90,11 @@ def evaluate(
         batch_size: how many questions at once.
         blank: replace images by grey ones, to see what can be answered without them.
         processor: of a model that was not loaded from a name or a folder.
-        watch: called with the number of answers so far, and of all, whenever the first changes.
+        watch: called with the number of answers so far, and of all, whenever the first changes;
+            by the first process only.
     """
+    processes = Processes()
+    processes.refuse_sharding()
     chosen, limit = choose_task(
         task, split, data=data, metric=metric, prompts=prompts, limit=limit, seed=seed
     )
@@ -111,13 +118,18 @@ def evaluate(
     )
     folder = Path(out)
     joined = join_folder(settings, folder)
-    _note_skipped(folder, chosen)
-    ledger = Ledger(folder / "predictions.jsonl")
-    _Evaluation(answerer, chosen, settings, ledger, watch).run(folder)
-    results = summarise(joined, chosen, ledger, unreduced=unreduced)
-    ledger.arrange(list(joined.runs), joined.families)
-    results.save(folder / "results.json")
-    return results
+    ledger = Ledger(folder / "predictions.jsonl", rank=processes.rank)
+    processes.wait()  # until all have read what is there
+    if processes.main:
+        joined.save(folder / "config.json")
+        _note_skipped(folder, chosen)
+    _Evaluation(answerer, chosen, settings, ledger, processes, watch).run(folder)
+    if processes.main:
+        results = summarise(joined, chosen, ledger, unreduced=unreduced)
+        ledger.arrange(list(joined.runs), joined.families)
+        results.save(folder / "results.json")
+    processes.wait()
+    return results if processes.main else Results.load(folder / "results.json")
 
 
 def _note_skipped(folder: Path, task: Task) -> None:
@@ -156,13 +168,15 @@ class _Evaluation:
     task: Task
     settings: Settings
     ledger: Ledger
+    processes: Processes
     watch: AnswersWatch | None
+    turn: int = 0  # of batches, whichever process takes them
 
     def run(self, folder: Path) -> None:
-        """Answer every question that some run has not answered."""
+        """Answer every question that some run has not answered, here or in another process."""
         self._report_progress()
         missing = [name for name in self._counts if not self._complete(name)]
-        if missing:
+        if missing and self.processes.main:
             model = self.answerer.backbone.model
             found = environment(
                 seed=self.settings.seed,
@@ -175,6 +189,9 @@ class _Evaluation:
             for start in range(0, self._counts[family], step):
                 stop = min(start + step, self._counts[family])
                 self._answer_range(family, range(start, stop))
+        self.processes.wait()
+        if self.processes.count > 1:
+            self._report_progress()
 
     def _answer_range(self, family: str, numbers: range) -> None:
         items = {number: self._item(family, number) for number in numbers}
@@ -184,7 +201,9 @@ class _Evaluation:
         )
         size = self.settings.batch_size
         for batch in batches(items, size, visual_size=self.answerer.visual_size):
-            self._answer(family, batch, length)
+            if self.turn % self.processes.count == self.processes.rank:
+                self._answer(family, batch, length)
+            self.turn += 1
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -235,7 +254,9 @@ class _Evaluation:
         return len(self.ledger.of(run, family))
 
     def _report_progress(self) -> None:
-        if self.watch is not None:
+        if self.processes.count > 1 and self.processes.main:
+            self.ledger.refresh()
+        if self.watch is not None and self.processes.main:
             runs = self.settings.runs
             done = sum(self._count(run, family) for run in runs for family in self._counts)
             self.watch(done, len(runs) * sum(self._counts.values()))

@@ -1,10 +1,11 @@
 """Ledger: predictions.jsonl, one line a run and question, appended to while a model answers.
 
-A process that is killed at any moment leaves at most one torn line, which is dropped when the file
-is opened again.
+Of several processes the first appends to it, and each other one to a part of its own beside it;
+`arrange` makes them one file. A process that is killed at any moment leaves at most one torn line,
+which is dropped when the file is opened again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,20 @@ class Prediction(Frozen):
 
 
 class Ledger:
-    """All predictions in a file, and the file.
+    """All predictions in a file and its parts; the process of ``rank`` appends to one of them.
 
     Attributes:
         path: of the file.
         known: by run and family, then by the question's number.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, rank: int = 0) -> None:
         self.path = path
         self.known: dict[tuple[str, str], dict[int, Prediction]] = {}
-        self._journal = Journal(path)
-        for number, line in enumerate(self._journal.cut(), start=1):
-            self._learn(_parsed(line, f"{path}, line {number}"))
+        self._journal = Journal(_part(path, rank) if rank else path)
+        self._journal.cut()
+        self._read: dict[Path, int] = {}  # bytes of each file
+        self.refresh()
 
     def append(self, predictions: Sequence[Prediction]) -> None:
         """Add predictions that are not known yet, to the file first."""
@@ -63,29 +65,58 @@ class Ledger:
         self._journal.flush()
         for prediction in new:
             self._learn(prediction)
+        if new:
+            self._read[self._journal.path] = self._journal.path.stat().st_size
+
+    def refresh(self) -> None:
+        """Learn the predictions that were added to the file and its parts, by other processes."""
+        for path in self._files():
+            start = self._read.get(path, 0)
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read()
+            data = data[: data.rfind(b"\n") + 1]
+            for line in data.splitlines():
+                self._learn(_parsed(line, path))
+            self._read[path] = start + len(data)
 
     def of(self, run: str, family: str) -> Mapping[int, Prediction]:
         """Give a run's predictions of a family, by the question's number."""
         return self.known.get((run, family), {})
 
     def arrange(self, runs: Sequence[str], families: Sequence[str]) -> None:
-        """Put the file in order: run by run, family by family, question by question."""
+        """Make one file of all parts, in order: by run, family and question's number."""
         found = [self.of(run, family) for run in runs for family in families]
         text = _text([own[number] for own in found for number in sorted(own)])
-        if self.path.read_bytes() != text.encode("utf-8"):
+        if not self.path.exists() or self.path.read_bytes() != text.encode("utf-8"):
             write_atomically(self.path, text)
+        for part in self._parts():
+            part.unlink()
+
+    def _files(self) -> Iterator[Path]:
+        if self.path.exists():
+            yield self.path
+        yield from self._parts()
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.path.parent.glob(_part(self.path, "*").name))
 
     def _learn(self, prediction: Prediction) -> None:
         own = self.known.setdefault((prediction.run, prediction.family), {})
         own.setdefault(prediction.number, prediction)
 
 
-def _parsed(line: bytes, where: str) -> Prediction:
+def _part(path: Path, rank: int | str) -> Path:
+    return path.with_name(f"{path.stem}-{rank}{path.suffix}")
+
+
+def _parsed(line: bytes, path: Path) -> Prediction:
     try:
         return Prediction.model_validate_json(line)
     except ValidationError as failure:
+        number = path.read_bytes().splitlines().index(line) + 1
         raise DataError(
-            f"{where}: expected a prediction, found {line[:60]!r}: "
+            f"{path}, line {number}: expected a prediction, found {line[:60]!r}: "
             f"{describe(failure, Prediction)}. Delete the line and rerun to answer it again"
         ) from None
 

@@ -46,7 +46,7 @@ class Settings(Artifact):
 
 
 def join_folder(settings: Settings, folder: Path) -> Settings:
-    """Add the plans that a folder already has, and write its settings; refuse other questions."""
+    """Add the plans that a folder already has; refuse other questions."""
     path = folder / "config.json"
     if path.exists():
         before = Settings.load(path)
@@ -58,7 +58,6 @@ def join_folder(settings: Settings, folder: Path) -> Settings:
             f"expected a config.json beside the predictions in {folder}, found none: their "
             "questions are unknown. Use another folder"
         )
-    settings.save(path)
     return settings
 
 

@@ -16,6 +16,7 @@ from eos.evaluation.overall import Overall, overall_of
 from eos.evaluation.results import Results
 from eos.models.backbone import Backbone, load_backbone
 from eos.models.processor import locate
+from eos.runs.processes import Processes
 from eos.space.plan import Plan
 
 ALL = "paper"  # the name of all benchmarks together
@@ -95,7 +96,8 @@ def evaluate_benchmarks(
             loaded, given, out=place, task=name, data=data, watch=own, **options
         )
     overall = overall_of(results)
-    overall.save(Path(out) / "overall.json")
+    if Processes().main:
+        overall.save(Path(out) / "overall.json")
     return overall
 
 

@@ -126,9 +126,9 @@ def place_batch(
 def look_once(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
     """Replace pixels by the vision tower's features of them, for several generations.
 
-    Families whose features depend on more than the pixels keep them.
+    Families whose features depend on more than the pixels keep them; text alone has none.
     """
-    if not family_of(model.config).encode_once:
+    if "pixel_values" not in inputs or not family_of(model.config).encode_once:
         return inputs
     rest = {name: value for name, value in inputs.items() if name != "pixel_values"}
     seen = model.get_image_features(pixel_values=inputs["pixel_values"], return_dict=True)

@@ -12,8 +12,8 @@ from eos.engine.relaxation import RelaxedTheta
 from eos.engine.search_pass import PassOutput, search_pass
 from eos.models.backbone import Backbone
 from eos.models.processor import place_batch
+from eos.runs.processes import Processes
 from eos.searching.objective import Losses, Objective, losses_of
-from eos.searching.processes import Processes
 from eos.searching.schedule import AtBudget
 from eos.searching.settings import SearchConfig
 from eos.space.activations import GROUPS

@@ -27,7 +27,7 @@ from eos.models.memory import remembering
 from eos.models.processor import place_batch
 from eos.runs.identity import check_same
 from eos.runs.journal import Journal
-from eos.searching.processes import Processes
+from eos.runs.processes import Processes
 from eos.space import cost
 from eos.space.cost import TEXT_TOKENS
 from eos.space.plan import Plan

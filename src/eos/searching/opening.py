@@ -17,11 +17,12 @@ from eos.models.processor import Processor, fingerprint, load_processor
 from eos.models.sharding import shard
 from eos.runs.environment import environment
 from eos.runs.journal import Journal
+from eos.runs.processes import Processes
 from eos.searching.folder import Racer, State, load_state, prepare
-from eos.searching.processes import Processes, Trackers
 from eos.searching.run import Run, Watch, logged, note_skipped, skipped_journal
 from eos.searching.schedule import first_theta, lengthen, steps_of, turn_at
 from eos.searching.settings import SearchConfig
+from eos.searching.trackers import Trackers
 
 
 def open_run(

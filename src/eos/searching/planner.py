@@ -18,12 +18,12 @@ from eos.models.backbone import Backbone
 from eos.models.processor import Processor, fingerprint, load_processor, model_name
 from eos.models.sharding import shard
 from eos.runs.journal import Journal
+from eos.runs.processes import Processes
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.opening import describe_environment
-from eos.searching.processes import Processes
 from eos.searching.moves import pruning
 from eos.searching.profile import Origin, Profile, measure_profile
 from eos.searching.refine import refine

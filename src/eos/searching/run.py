@@ -10,9 +10,9 @@ from eos.data.samples import Skipped
 from eos.errors import DataError, StoppedError
 from eos.models.backbone import Backbone
 from eos.runs.journal import Journal
+from eos.runs.processes import Processes, Stopping
 from eos.searching.folder import State, save_state
 from eos.searching.gradients import StepGradients
-from eos.searching.processes import Processes, Stopping, Trackers
 from eos.searching.schedule import (
     Turn,
     drawn_budget,
@@ -21,6 +21,7 @@ from eos.searching.schedule import (
     turn_at,
 )
 from eos.searching.settings import SearchConfig
+from eos.searching.trackers import Trackers
 from eos.space import cost
 from eos.space.activations import GROUPS
 from eos.space.discretise import ACTIVE_GATE

@@ -15,13 +15,13 @@ from eos.data.samples import Source
 from eos.data.settings import DataConfig
 from eos.models.backbone import Backbone
 from eos.models.processor import Processor
+from eos.runs.processes import stoppable
 from eos.searching.explore import Found
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
 from eos.searching.planner import Search, find_plans, open_search
 from eos.searching.points import theta_of
-from eos.searching.processes import stoppable
 from eos.searching.result import SearchResult
 from eos.searching.run import (
     Run,

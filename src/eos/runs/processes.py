@@ -1,8 +1,9 @@
-"""Processes: a search on one process or on several, through accelerate.
+"""Processes: a search or an evaluation on one process or on several, through accelerate.
 
-Every process runs the backbone on its slots of each batch; what they found is summed, so that all
-move Θ alike. Each holds all of the backbone, on one device or as ``device_map`` places it; launched
-with ``--use_fsdp``, each holds its part, and they run the same passes side by side.
+In a search every process runs the backbone on its slots of each batch; what they found is summed,
+so that all move Θ alike. In an evaluation each answers batches of its own. Each holds all of the
+backbone, on one device or as ``device_map`` places it; launched with ``--use_fsdp``, each holds its
+part, and they run the same passes side by side, in searches only.
 """
 
 import os
@@ -11,9 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,7 +29,7 @@ OTHERS = {  # which would take the model out of our hands
 
 
 class Processes:
-    """Who takes part in a search, and which of them this is.
+    """Who takes part in a run, and which of them this is.
 
     Attributes:
         rank: of this process.
@@ -76,6 +75,14 @@ class Processes:
             )
         return range(self.rank, batch, self.count)
 
+    def refuse_sharding(self) -> None:
+        """Raise if the backbone would be sharded: batches of their own are no passes in step."""
+        if self.sharding:
+            raise ConfigError(
+                "expected --multi_gpu, for each process answers questions of its own; found "
+                "--use_fsdp. A backbone larger than one device: one process, --device auto"
+            )
+
     def total(self, values: Tensor) -> Tensor:
         """Sum over all processes, the same bits on each."""
         if self.count == 1:
@@ -115,45 +122,6 @@ class Processes:
         return torch.device("cpu") if dist.get_backend() == "gloo" else self.device
 
 
-class Trackers:
-    """TensorBoard or Weights & Biases through accelerate's trackers, if configured."""
-
-    def __init__(self, names: Sequence[str], folder: Path, config: dict[str, Any]) -> None:
-        self._trackers: list[Any] = []
-        if not names:
-            return
-        from accelerate.tracking import (  # type: ignore[import-untyped]
-            LOGGER_TYPE_TO_CLASS,
-            get_available_trackers,
-        )
-
-        ready = {str(name.value) for name in get_available_trackers()}
-        missing = [name for name in names if name not in ready]
-        if missing:
-            raise ConfigError(
-                f"expected trackers that are installed, found none for {', '.join(missing)}; "
-                "install tensorboard or wandb, or leave trackers empty"
-            )
-        # by default Weights & Biases writes to the working directory
-        places: dict[str, dict[str, Any]]
-        places = {"tensorboard": {"logging_dir": folder}, "wandb": {"dir": str(folder)}}
-        for name in names:
-            tracker = LOGGER_TYPE_TO_CLASS[name]("eos", **places[name])
-            tracker.start()
-            tracker.store_init_configuration(_flat(config))
-            self._trackers.append(tracker)
-
-    def log(self, values: dict[str, float], *, step: int) -> None:
-        """Show the numbers of a step."""
-        for tracker in self._trackers:
-            tracker.log(values, step=step)
-
-    def close(self) -> None:
-        """Finish writing."""
-        for tracker in self._trackers:
-            tracker.finish()
-
-
 @dataclass
 class Stopping:
     """Whether a signal requested the end of the run."""
@@ -184,13 +152,3 @@ def stoppable() -> Iterator[Stopping]:
 
 def _says(variable: str) -> bool:
     return os.environ.get(variable, "").lower() == "true"
-
-
-def _flat(config: dict[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{key}.")
-        else:
-            flat[before + key] = value if isinstance(value, (bool, int, float)) else str(value)
-    return flat
