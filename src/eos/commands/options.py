@@ -73,8 +73,8 @@ Plans = Annotated[
     list[str] | None,
     typer.Option(
         "--plan",
-        help="fastv@64, fastv@192,64, eos-miniature@64, plan.json, NAME=plan.json or a run's "
-        "folder; repeatable.",
+        help="fastv@64, fastv@192,64, eos-miniature@64, plan.json, NAME=plan.json, a run's folder "
+        "or hub:organisation/name; repeatable.",
     ),
 ]
 Device = Annotated[
