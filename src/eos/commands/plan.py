@@ -14,7 +14,7 @@ def plan(
     source: Annotated[
         str,
         typer.Argument(
-            help="fastv@64, eos-miniature@64, a plan.json, a run's folder, or hub:organisation/name."
+            help="fastv@64, eos-miniature@64, a plan.json, a run's folder or hub:organisation/name."
         ),
     ],
     budget: Annotated[

@@ -1,7 +1,7 @@
 """Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
 
-Its outputs are noise; time and memory do not depend on them. The vision tower is a stub unless it is
-asked for, since `eos bench` does not measure it: prompts have visual features instead of pixels.
+Its outputs are noise; time and memory do not depend on them. The vision tower is a stub unless it
+is asked for, since `eos bench` does not measure it: prompts have visual features instead of pixels.
 """
 
 from collections.abc import Sequence
@@ -77,9 +77,9 @@ def random_llava(
     """Build a LLaVA of a size with random weights, each allocated once in its final dtype.
 
     ``num_layers`` replaces the size's own depth; ``tower`` gives it the vision tower of LLaVA-1.5
-    (CLIP ViT-L/14, 0.3 billion weights) instead of a stub. The 7b needs 27 GB in float32 and 13.5 GB in
-    bfloat16; on some CPUs bfloat16 products end the process unless ONEDNN_MAX_CPU_ISA is set to
-    AVX512_CORE_FP16 before torch is imported.
+    (CLIP ViT-L/14, 0.3 billion weights) instead of a stub. The 7b needs 27 GB in float32 and 13.5
+    GB in bfloat16; on some CPUs bfloat16 products end the process unless ONEDNN_MAX_CPU_ISA is set
+    to AVX512_CORE_FP16 before torch is imported.
     """
     if size not in SIZES:
         raise ConfigError(f"expected a size of {', '.join(SIZES)}; found {size!r}")

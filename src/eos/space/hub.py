@@ -1,7 +1,8 @@
-"""Hub: plans that come from and go to the Hugging Face hub, with a card written from what they hold.
+"""Hub: plans that come from and go to the Hugging Face hub, with a card written from their content.
 
-A repository of plans is laid out as a run's folder: ``plan.json``, and ``plan-64.json`` … for further
-budgets. ``huggingface_hub`` is imported when it is needed, since making plans does not wait for it.
+A repository of plans is laid out as a run's folder: ``plan.json``, and ``plan-64.json`` … for
+further budgets. ``huggingface_hub`` is imported when it is needed, since making plans does not wait
+for it.
 """
 
 import re
@@ -140,8 +141,8 @@ def write_card(plan: "Plan", repo: str, *, results: object = None) -> str:
         f"# {repo.rpartition('/')[2]}\n\n"
         f"A plan of EOS, Efficient Operator Search: it reduces the {plan.visual_tokens} visual "
         f"tokens of {plan.backbone} to {cost.final_tokens} inside the decoder, at "
-        f"{cost.flops_ratio:.3f} of the full model's prefill FLOPs and {cost.kv_bytes_ratio:.3f} of "
-        f"its KV cache ({plan.text_tokens} text tokens; {cost.flops_formula}). It has no weights: "
+        f"{cost.flops_ratio:.3f} of the full model's prefill FLOPs and {cost.kv_bytes_ratio:.3f} "
+        f"of its KV cache ({plan.text_tokens} text tokens; {cost.flops_formula}). It has no weights: "
         "the model stays as it is.\n\n"
         f"```\n{plan}\n```\n\n"
         f"{measured}"
