@@ -14,7 +14,15 @@ Message: TypeAlias = dict[str, Any]
 
 
 class UnusableError(DataError):
-    """A sample that must be skipped."""
+    """A sample that must be skipped.
+
+    Attributes:
+        kind: a few words by which such samples are counted.
+    """
+
+    def __init__(self, message: str, *, kind: str = "unusable sample") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Skipped:
 
     id: str
     reason: str
+    kind: str = "unusable sample"
 
 
 @runtime_checkable
@@ -92,8 +101,12 @@ def load_image(found: object, *, where: str) -> Image.Image:
             with Image.open(found) as image:
                 return image.convert("RGB")
     except FileNotFoundError:
-        raise UnusableError(f"{where}: expected an image, found no file {found}") from None
+        raise UnusableError(
+            f"{where}: expected an image, found no file {found}", kind="missing image"
+        ) from None
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as failure:
         reason = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
-        raise UnusableError(f"{where}: expected an image that decodes, found {reason}") from None
+        raise UnusableError(
+            f"{where}: expected an image that decodes, found {reason}", kind="broken image"
+        ) from None
     raise UnusableError(f"{where}: expected an image, found {type(found).__name__}")

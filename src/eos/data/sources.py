@@ -115,7 +115,7 @@ class HubSource:
     """A table with images; `datasets` is needed only here."""
 
     def __init__(self, config: HubData) -> None:
-        self.config, self.rows = config, _open_table(config)
+        self.config, self.rows = config, open_table(config)
         needed = [config.image, config.conversations or config.question]
         needed += [] if config.conversations else [config.answer]
         missing = [name for name in needed if name not in self.rows.column_names]
@@ -187,7 +187,8 @@ def conversation(turns: object, images: Sequence[Any], *, where: str) -> list[Me
     return messages
 
 
-def _open_table(config: HubData) -> Any:
+def open_table(config: HubData) -> Any:
+    """Open a table of the hub, its cache or files; images stay undecoded."""
     try:
         import datasets  # type: ignore[import-untyped]  # an optional package
     except ImportError:

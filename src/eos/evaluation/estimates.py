@@ -39,7 +39,7 @@ def score(scores: Sequence[float], full: Sequence[float] | None = None) -> Score
     paired = None
     if full is not None:
         both = zip(scores, full, strict=True)
-        paired = _difference(estimate([100 * (float(own) - float(other)) for own, other in both]))
+        paired = difference(estimate([100 * (float(own) - float(other)) for own, other in both]))
     return Score(accuracy=found.mean, stderr=found.stderr, n=len(scores), difference=paired)
 
 
@@ -55,7 +55,7 @@ def macro(scores: Sequence[Score]) -> Score:
         accuracy=round(found.mean, DIGITS),
         stderr=round(found.stderr, DIGITS),
         n=sum(own.n for own in scores),
-        difference=_difference(average(paired)) if paired else None,
+        difference=difference(average(paired)) if paired else None,
     )
 
 
@@ -90,7 +90,8 @@ def signed(points: float) -> str:
     return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
 
 
-def _difference(found: Estimate) -> Difference:
+def difference(found: Estimate) -> Difference:
+    """Give a difference with its 95% interval."""
     error = round(found.stderr, DIGITS)
     return Difference(
         points=round(found.mean, DIGITS),

@@ -7,7 +7,7 @@ exactly the results of an uninterrupted one.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from eos.data.samples import Source
 from eos.data.settings import DataConfig
 from eos.errors import ConfigError, DataError, numbered
 from eos.evaluation.answering import Answerer, QuestionBatch, batches, blanked
+from eos.evaluation.benchmarks.task import DEFAULT_STYLE
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.own_data import MetricName, choose_task
 from eos.evaluation.results import Results, summarise
@@ -47,9 +48,10 @@ def evaluate(
     out: str | Path,
     task: str | None = None,
     split: str | None = None,
-    data: Source | DataConfig | None = None,
+    data: Source | DataConfig | str | Path | None = None,
     metric: MetricName | None = None,
-    limit: int = 100,
+    prompts: str = DEFAULT_STYLE,
+    limit: int | None = None,
     seed: int = 0,
     batch_size: int = 16,
     blank: bool = False,
@@ -70,21 +72,26 @@ def evaluate(
         out: folder for config.json, env.json, predictions.jsonl and results.json; with data, also
             skipped.jsonl, which names the samples that could not be used.
         task: name of a task, all of its families; ``mini:presence,counting`` takes these only; by
-            default ``mini``.
-        split: which of the task's sets of questions; by default ``test``.
+            default ``mini``. Or a published benchmark, such as ``pope``.
+        split: which of the task's sets of questions; by default ``test``; a benchmark has one.
         data: conversations instead of a task: a source, or settings such as
-            ``LlavaData(file=..., images=...)``; the last answer of each is the reference.
+            ``LlavaData(file=..., images=...)``; the last answer of each is the reference. Of a
+            benchmark, its folder (docs/benchmarks.md); if None, its Hugging Face dataset.
         metric: of data: ``contains``, the reference occurs in the prediction as whole words, or
             ``exact``, the prediction has its words and no others; by default ``contains``.
-        limit: most questions of each family; a task or the data may have fewer.
+        prompts: of a benchmark: ``llava`` or ``qwen``.
+        limit: most questions of each family, by default 100, of a benchmark all; a task or the
+            data may have fewer.
         seed: of the questions.
         batch_size: how many questions at once.
         blank: replace images by grey ones, to see what can be answered without them.
         processor: of a model that was not loaded from a name or a folder.
         watch: called with the number of answers so far, and of all, whenever the first changes.
     """
-    chosen = choose_task(task, split, data=data, metric=metric, limit=limit, seed=seed)
-    split = split or (DEFAULT_SPLIT if data is None else chosen.splits[0])
+    chosen, limit = choose_task(
+        task, split, data=data, metric=metric, prompts=prompts, limit=limit, seed=seed
+    )
+    split = split or (DEFAULT_SPLIT if chosen.data is None else chosen.splits[0])
     _check(chosen, split=split, limit=limit, batch_size=batch_size)
     answerer, name = _answerer(backbone, processor)
     first = chosen.item(split, next(iter(chosen.families)), number=0, seed=seed)
@@ -116,7 +123,7 @@ def evaluate(
 def _note_skipped(folder: Path, task: Task) -> None:
     """Name the samples that could not be used in ``skipped.jsonl``."""
     if task.data is not None:
-        lines = [json.dumps({"id": x.id, "reason": x.reason}) + "\n" for x in task.skipped]
+        lines = [json.dumps(asdict(x), ensure_ascii=False) + "\n" for x in task.skipped]
         write_atomically(folder / "skipped.jsonl", "".join(lines))
 
 
@@ -212,7 +219,7 @@ class _Evaluation:
             self._report_progress()
 
     def _score(self, text: str, item: Item) -> float:
-        found = float(self.task.metric(text, item.answers))
+        found = float((item.metric or self.task.metric)(text, item.answers))
         if not 0 <= found <= 1:
             raise DataError(
                 f"expected a score between 0 and 1 from the metric of {self.task.name}, found "

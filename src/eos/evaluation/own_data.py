@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from eos.data.order import first_choice
@@ -15,10 +16,13 @@ from eos.data.samples import Sample, Skipped, Source, UnusableError
 from eos.data.settings import DataConfig
 from eos.data.sources import as_source
 from eos.errors import ConfigError, DataError
+from eos.evaluation.benchmarks.registry import BENCHMARKS
+from eos.evaluation.benchmarks.task import benchmark_task
 from eos.evaluation.tasks import Item, Metric, Task, TaskFamily, find_task
 
 MetricName: TypeAlias = Literal["exact", "contains"]
 DEFAULT_TASK = "mini"
+DEFAULT_LIMIT = 100  # questions of a family
 DEFAULT_METRIC: MetricName = "contains"
 GROUP = "data"
 SPLIT = "all"
@@ -82,20 +86,31 @@ def choose_task(
     task: str | None,
     split: str | None,
     *,
-    data: Source | DataConfig | None,
+    data: Source | DataConfig | str | Path | None,
     metric: MetricName | None,
-    limit: int,
+    prompts: str,
+    limit: int | None,
     seed: int,
-) -> Task:
-    """Find a task by name, or make one of data; refuse options of the other."""
-    if data is None and metric is not None:
+) -> tuple[Task, int]:
+    """Find a task by name, or make one of data or a benchmark; give the most questions, too."""
+    if metric is not None and (data is None or task in BENCHMARKS):
         raise ConfigError(f"expected metric with data only; found {metric!r} for a task")
+    if task in BENCHMARKS:
+        if not isinstance(data, (str, Path, type(None))):
+            raise ConfigError(f"expected a folder as data of {task}; found {type(data).__name__}")
+        made = benchmark_task(BENCHMARKS[task], data, limit=limit, seed=seed, prompts=prompts)
+        return made, limit or max(x.sizes[made.splits[0]] for x in made.families.values())
+    if isinstance(data, (str, Path)):
+        raise ConfigError(
+            f"expected a benchmark with the folder {data}: {', '.join(BENCHMARKS)}; found {task!r}"
+        )
+    limit = DEFAULT_LIMIT if limit is None else limit
     if data is None:
-        return find_task(task or DEFAULT_TASK)
+        return find_task(task or DEFAULT_TASK, others=BENCHMARKS), limit
     if task is not None or split is not None:
         found = ", ".join(f"{x!r}" for x in (task, split) if x is not None)
         raise ConfigError(f"expected data, or a task and its split; found data and {found}")
-    return own_task(data, metric=metric or DEFAULT_METRIC, limit=limit, seed=seed)
+    return own_task(data, metric=metric or DEFAULT_METRIC, limit=limit, seed=seed), limit
 
 
 def own_task(data: Source | DataConfig, *, metric: MetricName, limit: int, seed: int) -> Task:
@@ -147,7 +162,7 @@ def draw_samples(source: Source, *, limit: int, seed: int) -> DrawnSamples:
         try:
             item = item_of(source.sample(index))
         except UnusableError as failure:
-            skipped.append(Skipped(source.name(index), str(failure)))
+            skipped.append(Skipped(source.name(index), str(failure), failure.kind))
             continue
         indices.append(index)
         for part in _contents(item):

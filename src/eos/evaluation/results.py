@@ -3,6 +3,7 @@
 Each run's accuracies with standard errors, beside the full model's on the same questions.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import nan
 from statistics import fmean
@@ -24,6 +25,7 @@ from eos.evaluation.estimates import (
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.tasks import Task
+from eos.evaluation.totals import Total
 from eos.space.plan import Expected, Plan
 from eos.tables import text_table
 
@@ -44,20 +46,25 @@ class FamilyInfo(Frozen):
 
 
 class ResultRow(Frozen):
-    """One run: what it costs, and how well it answers; groups and average are over families."""
+    """One run: what it costs, and how well it answers; groups and average are over families.
+
+    Totals are a benchmark's own figures, such as F1 or MME's points; the first is the published.
+    """
 
     name: str
     cost: Expected
     families: dict[str, Score]
     groups: dict[str, Score]
     average: Score
+    totals: dict[str, Total] = Field(default_factory=dict)
 
 
 class Results(Artifact):
     """The full model's row, then the plans'; accuracies and differences in points of 100.
 
     An accuracy is the mean of the task's metric. Visual tokens and costs are those of the first
-    question's prompt; where images differ in size, plans keep the same fractions of each.
+    question's prompt; where images differ in size, plans keep the same fractions of each. Problems
+    counts samples of the data that were not used, by kind; ``skipped.jsonl`` names them.
     """
 
     schema_: Literal["eos.results/1"] = Field(default="eos.results/1", alias="schema")
@@ -72,6 +79,7 @@ class Results(Artifact):
     blank: bool
     families: dict[str, FamilyInfo]
     rows: tuple[ResultRow, ...]
+    problems: dict[str, int] = Field(default_factory=dict)
 
     def row(self, name: str) -> ResultRow:
         """Find a run's row."""
@@ -138,7 +146,7 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
         for name in settings.families
     }
     rows = [
-        _row(run, settings.runs[run] or unreduced, found, full=full, families=families)
+        _row(run, settings.runs[run] or unreduced, found, full=full, families=families, task=task)
         for run, found in whole.items()
     ]
     return Results(
@@ -153,6 +161,7 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
         blank=settings.blank,
         families=families,
         rows=rows,
+        problems=Counter(sample.kind for sample in task.skipped),
     )
 
 
@@ -197,6 +206,7 @@ def _row(
     *,
     full: Mapping[str, list[Prediction]],
     families: Mapping[str, FamilyInfo],
+    task: Task,
 ) -> ResultRow:
     scores = {}
     for family, own in found.items():
@@ -211,4 +221,5 @@ def _row(
         families=scores,
         groups={name: macro(own) for name, own in groups.items()},
         average=macro(list(scores.values())),
+        totals=task.totals(found, None if run == FULL else full) if task.totals else {},
     )

@@ -4,13 +4,15 @@ A task is data: families of questions in groups, a way to make the question of a
 It knows nothing of models. A new one is a function that makes items, and an entry in `TASKS`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeAlias
 
 from eos.data.samples import Skipped
 from eos.errors import ConfigError
+from eos.evaluation.ledger import Prediction
+from eos.evaluation.totals import Total
 from eos.miniature.families import QUESTION_FAMILIES
 
 Metric: TypeAlias = Callable[[str, Sequence[str]], float]
@@ -25,12 +27,14 @@ class Item:
         answers: the references, one or more.
         chance: expected score of a guess without the image; None if unknown.
         id: name of the question.
+        metric: of this question alone, instead of the task's.
     """
 
     messages: list[dict[str, Any]]
     answers: tuple[str, ...]
     chance: float | None
     id: str
+    metric: Metric | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,17 @@ class MakesItems(Protocol):
         """Make question ``number`` of a family."""
 
 
+class MakesTotals(Protocol):
+    """Estimates figures of a whole task from predictions by family, in the questions' order."""
+
+    def __call__(
+        self,
+        own: Mapping[str, Sequence[Prediction]],
+        full: Mapping[str, Sequence[Prediction]] | None,
+    ) -> dict[str, Total]:
+        """Estimate a run's figures, and their differences to the full model's unless it is that."""
+
+
 @dataclass(frozen=True)
 class Task:
     """Families of questions with one metric.
@@ -77,6 +92,7 @@ class Task:
         data: what the questions are made of, if not of the seed alone; a resumed evaluation needs
             an equal text.
         skipped: samples of the data that could not be used.
+        totals: makes figures that are no mean over families; the first is the task's own.
     """
 
     name: str
@@ -90,6 +106,7 @@ class Task:
     spare_tokens: int = 1
     data: str | None = None
     skipped: tuple[Skipped, ...] = ()
+    totals: MakesTotals | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -110,11 +127,14 @@ def exact_match(prediction: str, answers: Sequence[str]) -> float:
     return float(prediction.strip() in [answer.strip() for answer in answers])
 
 
-def find_task(text: str) -> Task:
-    """Find a task by name; ``name:family,family`` leaves only these families."""
+def find_task(text: str, *, others: Iterable[str] = ()) -> Task:
+    """Find a task by name; ``name:family,family`` leaves only these families.
+
+    An error for an unknown name lists ``others`` too.
+    """
     name, _, chosen = text.partition(":")
     if name not in TASKS:
-        raise ConfigError(_unknown("a task", name, TASKS))
+        raise ConfigError(_unknown("a task", name, [*TASKS, *others]))
     task = TASKS[name]
     names = [family.strip() for family in chosen.split(",") if family.strip()]
     for family in names:
@@ -124,8 +144,8 @@ def find_task(text: str) -> Task:
     return replace(task, families=kept) if kept else task
 
 
-def _unknown(kind: str, found: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(found, known, n=1)
+def _unknown(kind: str, found: str, known: Iterable[str]) -> str:
+    close = get_close_matches(found, list(known), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"expected {kind}: {', '.join(known)}; found {found!r}{hint}"
 

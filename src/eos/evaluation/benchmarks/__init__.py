@@ -1,0 +1,1 @@
+"""Published benchmarks, one file each: their files and tables, prompts and metrics."""

@@ -1,0 +1,110 @@
+"""A benchmark as a task: its questions with prompts, its metric, its figures."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from eos.data.samples import load_image
+from eos.errors import ConfigError
+from eos.evaluation.benchmarks.loading import Loaded, load
+from eos.evaluation.benchmarks.prompts import STYLES
+from eos.evaluation.benchmarks.questions import Answered, Benchmark, Question
+from eos.evaluation.ledger import Prediction
+from eos.evaluation.tasks import Item, Task, TaskFamily
+from eos.evaluation.totals import Sums, Total, sums_of, totals
+
+DEFAULT_STYLE = STYLES[0]
+
+
+def benchmark_task(
+    benchmark: Benchmark,
+    folder: str | Path | None,
+    *,
+    limit: int | None,
+    seed: int,
+    prompts: str = DEFAULT_STYLE,
+) -> Task:
+    """Make a task of a benchmark's questions.
+
+    Args:
+        benchmark: of `registry.BENCHMARKS`.
+        folder: holds its files, or a folder of its name that does; if None, the hub's dataset.
+        limit: most questions of each family, drawn by the seed; None for all.
+        seed: which draws them.
+        prompts: a style of `prompts.STYLES`.
+    """
+    if prompts not in STYLES:
+        raise ConfigError(f"expected prompts of {', '.join(STYLES)}; found {prompts!r}")
+    loaded = load(benchmark, None if folder is None else Path(folder), limit=limit, seed=seed)
+    count = sum(map(len, loaded.questions.values()))
+    return Task(
+        name=benchmark.name,
+        what=benchmark.what,
+        note=(
+            f"{benchmark.title} ({benchmark.paper}): {count} of {benchmark.size} questions, "
+            f"{prompts} prompts. Metric: {benchmark.metric}."
+        ),
+        families={
+            name: TaskFamily("all", sizes={benchmark.split: len(own)})
+            for name, own in loaded.questions.items()
+        },
+        splits=(benchmark.split,),
+        item=partial(_item, benchmark, loaded, prompts),
+        metric=_no_metric,
+        max_new_tokens=benchmark.max_new_tokens,
+        data=f"{benchmark.name} {prompts} {loaded.digest}",
+        skipped=loaded.skipped,
+        totals=partial(_totals, benchmark, loaded),
+    )
+
+
+def _item(
+    benchmark: Benchmark,
+    loaded: Loaded,
+    prompts: str,
+    split: str,
+    family: str,
+    *,
+    number: int,
+    seed: int,
+) -> Item:
+    question = loaded.questions[family][number]
+    image = load_image(question.image(), where=question.id)
+    parts = [
+        {"type": "image", "image": image},
+        {"type": "text", "text": benchmark.prompt(question, prompts)},
+    ]
+    messages = [{"role": "user", "content": parts}]
+    metric = partial(_score, benchmark, question)
+    return Item(messages, question.answers, None, question.id, metric)
+
+
+def _score(benchmark: Benchmark, question: Question, prediction: str, _: Sequence[str]) -> float:
+    return benchmark.score(prediction, question)
+
+
+def _no_metric(prediction: str, answers: Sequence[str]) -> float:
+    raise AssertionError("each question has its own metric")
+
+
+def _totals(
+    benchmark: Benchmark,
+    loaded: Loaded,
+    own: Mapping[str, Sequence[Prediction]],
+    full: Mapping[str, Sequence[Prediction]] | None,
+) -> dict[str, Total]:
+    """Estimate a benchmark's figures from a run's predictions by family, in order."""
+    sums = [_sums(benchmark, loaded, x) for x in (own, full) if x is not None]
+    return totals(benchmark.figures, list(own), *sums)
+
+
+def _sums(
+    benchmark: Benchmark, loaded: Loaded, predictions: Mapping[str, Sequence[Prediction]]
+) -> Sums:
+    groups: dict[tuple[str, str], list[Answered]] = {}
+    for family, found in predictions.items():
+        for question, said in zip(loaded.questions[family], found, strict=True):
+            answered = Answered(question, said.prediction, said.score)
+            groups.setdefault((question.cluster, family), []).append(answered)
+    columns = {key: benchmark.columns(group) for key, group in groups.items()}
+    return sums_of(columns, list(predictions))
