@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eos.commands.benchmarks import named_benchmarks, run_benchmarks
 from eos.commands.options import (
     AsJson,
     AttentionChoice,
@@ -19,6 +20,7 @@ from eos.commands.options import (
     OwnImages,
     OwnMetric,
     Plans,
+    PromptStyle,
     Quiet,
     Seed,
     check_before_loading,
@@ -41,7 +43,8 @@ def evaluate(
     tasks: Annotated[
         str | None,
         typer.Option(
-            help="A task, or some of its families: mini:presence,counting; by default mini."
+            help="A task, or some of its families: mini:presence,counting; by default mini. Or "
+            "benchmarks: pope,gqa or paper, which is all twelve; each gets a folder in --out."
         ),
     ] = None,
     split: Annotated[
@@ -50,9 +53,16 @@ def evaluate(
     data: OwnData = None,
     images: OwnImages = None,
     metric: OwnMetric = None,
+    prompts: Annotated[
+        PromptStyle, typer.Option(help="Of benchmarks: as LLaVA's or Qwen's evaluation asks.")
+    ] = PromptStyle.llava,
     limit: Annotated[
-        int, typer.Option(help="Questions of each family, or of --data, at most.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            help="Questions of each family, or of --data, at most; by default 100, of benchmarks "
+            "all."
+        ),
+    ] = None,
     blank: Annotated[
         bool, typer.Option("--blank", help="Show grey images: accuracy without seeing.")
     ] = False,
@@ -68,18 +78,17 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the full model and plans on the same questions: accuracies, paired differences."""
-    from eos.evaluation.tasks import find_task
-
-    if tasks is not None:
-        find_task(tasks)
+    names = named_benchmarks(tasks, data, others={"--images": images, "--metric": metric})
     check_before_loading(out, files=[markdown], plans=plans)
-    own = own_questions(data, images, metric)
+    own = {} if names else own_questions(data, images, metric)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
-    questions = {"task": tasks, "split": split, "limit": limit, "seed": seed, "blank": blank}
-    questions |= own
-    results = evaluate_watched(
-        loaded, plans or [], out=out, quiet=quiet, batch_size=batch_size, **questions
-    )
+    asked = {"split": split, "limit": limit, "seed": seed, "blank": blank, **own}
+    asked |= {"batch_size": batch_size, "quiet": quiet, "out": out}
+    if names:
+        asked |= {"tasks": names, "data": data, "prompts": prompts.value}
+        run_benchmarks(loaded, plans or [], document=markdown, as_json=as_json, **asked)
+        return
+    results = evaluate_watched(loaded, plans or [], task=tasks, **asked)
     show_results(results, out, document=markdown, as_json=as_json)
 
 

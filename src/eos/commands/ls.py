@@ -58,11 +58,17 @@ def _presets() -> dict[str, str]:
 
 
 def _tasks() -> dict[str, str]:
+    from eos.evaluation.benchmarks.registry import BENCHMARKS
     from eos.evaluation.tasks import TASKS
 
-    return {
+    own = {
         name: f"{task.what} Families: {', '.join(task.families)}." for name, task in TASKS.items()
     }
+    published = {
+        name: f"{x.title}: {x.what} {x.size} questions. [{x.paper}]"
+        for name, x in BENCHMARKS.items()
+    }
+    return {**own, **published}
 
 
 def _configs() -> dict[str, str]:

@@ -42,6 +42,13 @@ class MetricChoice(str, Enum):
     contains = "contains"
 
 
+class PromptStyle(str, Enum):
+    """Whose evaluation words the questions of benchmarks."""
+
+    llava = "llava"
+    qwen = "qwen"
+
+
 class Size(str, Enum):
     """A random LLaVA."""
 
@@ -98,7 +105,9 @@ Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn."
 OwnData = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="Conversations in LLaVA's JSON instead of a task; the last answer counts."
+        "--data",
+        help="Conversations in LLaVA's JSON instead of a task; the last answer counts. Of "
+        "benchmarks: their folder, with one for each; by default the hub's datasets.",
     ),
 ]
 OwnImages = Annotated[Path | None, typer.Option("--images", help="Folder of the images of --data.")]

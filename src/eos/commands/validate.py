@@ -27,6 +27,7 @@ def schemas() -> "dict[str, type[Artifact]]":
     """List the schemas of all files that are read or written."""
     from eos.evaluation.fidelity import Fidelity
     from eos.evaluation.latency import LatencyReport
+    from eos.evaluation.overall import Overall
     from eos.evaluation.results import Results
     from eos.evaluation.settings import Settings
     from eos.searching.profile import Profile
@@ -39,6 +40,7 @@ def schemas() -> "dict[str, type[Artifact]]":
         "eos.theta/1": ThetaFile,
         "eos.evaluation/1": Settings,
         "eos.results/1": Results,
+        "eos.overall/1": Overall,
         "eos.search/1": SearchConfig,
         "eos.fidelity/1": Fidelity,
         "eos.profile/1": Profile,

@@ -1,0 +1,84 @@
+"""Published benchmarks in `eos eval`: several tasks in one run, one table."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eos.commands.progress import progress_bar
+from eos.errors import ConfigError, StoppedError
+
+if TYPE_CHECKING:
+    from eos.evaluation.overall import Overall
+    from eos.models import backbone as models
+
+WIDTH = 150  # of a table that goes to a file
+
+
+def named_benchmarks(
+    tasks: str | None, data: Path | None, *, others: Mapping[str, object]
+) -> list[str]:
+    """Read the benchmarks that are asked for and check their folders; none for another task.
+
+    Args:
+        tasks: as given; a name that is unknown is an error.
+        data: folder of the benchmarks.
+        others: options that benchmarks do not take, by name.
+    """
+    from eos.evaluation.benchmarks.registry import BENCHMARKS
+    from eos.evaluation.suite import benchmark_names, check_folders
+    from eos.evaluation.tasks import find_task
+
+    if tasks is None:
+        return []
+    names = benchmark_names(tasks)
+    if not names:
+        find_task(tasks, others=BENCHMARKS)
+        return []
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise ConfigError(f"expected no {' or '.join(given)} with benchmarks; found {tasks!r}")
+    check_folders(names, data)
+    return names
+
+
+def run_benchmarks(
+    backbone: "models.Backbone",
+    plans: list[str],
+    *,
+    out: Path,
+    quiet: bool,
+    document: Path | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Evaluate with a progress bar, then print and save the table."""
+    from eos.evaluation.suite import evaluate_benchmarks
+
+    try:
+        with progress_bar("benchmarks", quiet=quiet) as update:
+
+            def watch(name: str, done: int, total: int) -> None:
+                update(done, total, label=name)
+
+            found = evaluate_benchmarks(backbone, plans, out=out, watch=watch, **settings)
+    except KeyboardInterrupt:
+        raise StoppedError(
+            f"stopped; all answers so far are kept in {out}. Rerun the same command to resume"
+        ) from None
+    show_benchmarks(found, out, document=document, as_json=as_json)
+
+
+def show_benchmarks(overall: "Overall", out: Path, *, document: Path | None, as_json: bool) -> None:
+    """Print the table or JSON; write Markdown to ``document``."""
+    from eos.report.overall import overall_markdown, show_overall
+    from eos.runs.files import write_atomically
+
+    print(f"saved {out / 'overall.json'}", file=sys.stderr)
+    if document is not None:
+        write_atomically(document, overall_markdown(overall))
+        print(f"saved {document}", file=sys.stderr)
+    if as_json:
+        print(overall.to_json(), end="")
+    else:
+        show_overall(overall, width=None if sys.stdout.isatty() else WIDTH)

@@ -1,0 +1,65 @@
+"""The table of several benchmarks: a row a run, a column a benchmark, the paper's average."""
+
+from rich.console import Console
+
+from eos.evaluation.benchmarks.registry import BENCHMARKS
+from eos.evaluation.overall import Overall, OverallRow
+from eos.evaluation.totals import Total
+from eos.report.layout import Grid, show_grid
+from eos.tables import markdown_table
+
+COSTS = ("final", "mean", "FLOPs")
+
+
+def show_overall(overall: Overall, *, width: int | None = None) -> None:
+    """Print the table and what a reader must know."""
+    console = Console(width=width)
+    rows = [_cells(overall, row) for row in overall.rows]
+    show_grid(console, Grid(_head(overall), rows, title="benchmarks", lines_after=(0,)))
+    for paragraph in caption(overall):
+        console.print(paragraph, highlight=False, markup=False)
+
+
+def overall_markdown(overall: Overall) -> str:
+    """Write the table as Markdown."""
+    rows = [_cells(overall, row) for row in overall.rows]
+    named = [[f"`{cells[0]}`", *cells[1:]] for cells in rows]
+    return "\n".join([*markdown_table(_head(overall), named), "", *caption(overall), ""])
+
+
+def caption(overall: Overall) -> list[str]:
+    """Describe the model, the questions, what was left out, and the average."""
+    counts = ", ".join(
+        f"{BENCHMARKS[name].title} {n} of {BENCHMARKS[name].size}"
+        for name, n in overall.questions.items()
+    )
+    found = [
+        f"{overall.backbone}, {overall.num_layers} layers, {overall.visual_tokens} visual tokens. "
+        f"Questions: {counts}.",
+        "Each benchmark's own figure ± standard error (jackknife over images); average: of all "
+        "twelve, MME divided by 28. final, mean: visual tokens left, and entering a layer. FLOPs: "
+        "over the full model's.",
+    ]
+    problems = [
+        f"{BENCHMARKS[name].title}: " + ", ".join(f"{n} {kind}" for kind, n in own.items())
+        for name, own in overall.problems.items()
+        if own
+    ]
+    return [*found, f"Left out, see skipped.jsonl: {'; '.join(problems)}."] if problems else found
+
+
+def _head(overall: Overall) -> list[str]:
+    return ["run", *COSTS, *(BENCHMARKS[name].title for name in overall.questions), "average"]
+
+
+def _cells(overall: Overall, row: OverallRow) -> list[str]:
+    cost, mean = row.cost, row.average
+    costs = [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
+    scores = [_write(row.scores[name], BENCHMARKS[name].points) for name in overall.questions]
+    average = "-" if mean is None else f"{mean.mean:.2f} ± {mean.stderr:.2f}"
+    return [row.name, *costs, *scores, average]
+
+
+def _write(total: Total, points: float) -> str:
+    digits = 0 if points > 1 else 1
+    return f"{total.value:.{digits}f} ± {total.stderr:.{digits}f}"
