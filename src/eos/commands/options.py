@@ -66,6 +66,7 @@ class Listing(str, Enum):
     presets = "presets"
     tasks = "tasks"
     configs = "configs"
+    tables = "tables"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
