@@ -34,7 +34,9 @@ FILES = {**paper_tables(), SEARCH: configs()[SEARCH]}
 
 
 def forecast(name):
-    found = search_forecast(read_config(name)) if name == SEARCH else table_forecast(read_table(name))
+    found = (
+        search_forecast(read_config(name)) if name == SEARCH else table_forecast(read_table(name))
+    )
     return str(found)
 
 
@@ -82,7 +84,7 @@ def test_the_tables_are_the_papers():
 
 
 def test_mistakes_in_a_table_are_all_named():
-    good = read_table("placement").model_dump()
+    good = read_table("placement").model_dump(by_alias=True)
     with pytest.raises(ConfigError, match=r"(?s)tasks: .*'popes'.*plans: .*'fast'"):
         PaperTable(**{**good, "tasks": ["popes"], "plans": ["fast"]})
     with pytest.raises(ConfigError, match="did you mean 'main'"):

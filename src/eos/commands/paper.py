@@ -158,7 +158,11 @@ def check_ready(
             problems += [
                 f"expected {what} at {path}, found none; {how}"
                 for what, path, how in (
-                    ("conversations to search on", config.data.file, "eos data balanced-mix, --mix"),
+                    (
+                        "conversations to search on",
+                        config.data.file,
+                        "eos data balanced-mix, --mix",
+                    ),
                     ("their images", config.data.images, "--images names their folder"),
                 )
                 if not Path(path).exists()
@@ -183,7 +187,12 @@ def precision(chosen: str, device: str | None) -> Dtype | None:
 
 
 def find(
-    config: "SearchConfig", folder: Path, processes: "Processes", *, dtype: Dtype | None, **rest: Any
+    config: "SearchConfig",
+    folder: Path,
+    processes: "Processes",
+    *,
+    dtype: Dtype | None,
+    **rest: Any,
 ) -> "SearchResult":
     """Search as the paper does, in bfloat16 on an accelerator; a finished search is read."""
     chosen = dtype or precision("bfloat16", config.device_map)
