@@ -1,9 +1,9 @@
 """Take LLaVA-1.5-7B at its true dimensions, weights random in bfloat16, through EOS on a CPU.
 
 Vision tower, projector and decoder have the checkpoint's shapes; images are 336 pixels wide and
-have 576 visual tokens. Four stages: build; plans by `eos plan`; `reduced`, the full model beside two
-plans under `generate`; a search of two steps with batch 1. Each prints its seconds, and the most
-memory that the process held until then. 20 GiB of free memory are enough.
+have 576 visual tokens. Four stages: build; plans by `eos plan`; `reduced`, the full model beside
+two plans under `generate`; a search of two steps with batch 1. Each prints its seconds, and the
+most memory that the process held until then. 20 GiB of free memory are enough.
 
     python benchmarks/full_dimensions.py --out runs/full-dimensions
     python benchmarks/full_dimensions.py --size tiny --layers 4 --out runs/tiny-dimensions

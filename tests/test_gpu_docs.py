@@ -1,4 +1,4 @@
-"""docs/gpu.md: its commands are understood, its figures computed; `python -m tests.test_gpu_docs`."""
+"""docs/gpu.md: its commands are understood; `python -m tests.test_gpu_docs` prints its figures."""
 
 import re
 from pathlib import Path

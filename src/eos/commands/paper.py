@@ -48,7 +48,8 @@ def paper(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with one for each benchmark, or hub: the datasets of the hub, or its cache."
+            help="Folder with one for each benchmark; or hub, for the datasets of the hub or its "
+            "cache."
         ),
     ] = None,
     mix: Annotated[

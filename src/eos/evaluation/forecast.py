@@ -1,9 +1,9 @@
 """Forecast: GPU time and memory of the paper's search and tables, computed before anything runs.
 
 Time is FLOPs over what an accelerator does, and bytes over what it reads: prefill and the vision
-tower by their FLOPs at a stated utilisation, decoding by reading all weights once a token and batch.
-Memory is weights, the KV cache of a batch and what its widest layer holds. Assumptions are the
-constants below; `eos search --dry-run` measures instead.
+tower by their FLOPs at a stated utilisation, decoding by reading all weights once a token and
+batch. Memory is weights, the KV cache of a batch and what its widest layer holds. Assumptions are
+the constants below; `eos search --dry-run` measures instead.
 """
 
 from collections.abc import Sequence
@@ -96,8 +96,10 @@ def table_forecast(
 def search_forecast(
     config: SearchConfig, sizes: ModelSizes = LLAVA_7B, device: Accelerator = A100
 ) -> Forecast:
-    """Forecast a search with ``method: paper``: a forward pass, its backward one as two, and the
-    full model's; validation is the full model's and a plan's.
+    """Forecast a search with ``method: paper``.
+
+    A step is a forward pass, its backward one as two, and the full model's; validation is the full
+    model's and a plan's.
     """
     shared = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
     theta = Theta.start(sizes.num_layers, visual_tokens=sizes.visual_tokens, budget=config.budget)
