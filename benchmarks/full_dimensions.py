@@ -53,7 +53,8 @@ def stage(name: str, figures: dict[str, Any]) -> Iterator[None]:
 
 def build(size: Any, layers: int | None) -> tuple[eos.Backbone, Processor]:
     """Make the model, and a processor of its images whose words are the miniature's."""
-    backbone = random_llava(size, dtype=torch.bfloat16, num_layers=layers, tower=True)
+    tower = size == "7b"  # of LLaVA-1.5; smaller ones have a stub
+    backbone = random_llava(size, dtype=torch.bfloat16, num_layers=layers, tower=tower)
     config = backbone.model.config
     vision = config.vision_config
     processor = make_processor(size=vision.image_size, patch=vision.patch_size)
