@@ -14,7 +14,8 @@ from eos.evaluation.paper_tables import paper_tables, read_table
 from eos.searching.files import read_config
 
 PAGE = (Path(__file__).parent.parent / "docs" / "gpu.md").read_text(encoding="utf-8")
-BLOCKS = "\n".join(re.findall(r"```\n(.*?)```", PAGE, flags=re.DOTALL))
+FENCED = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)
+BLOCKS = "\n".join(text for language, text in FENCED if not language)
 COMMANDS = [
     line.split() for line in re.findall(r"^(?:.* -m )?eos (.*)", BLOCKS, flags=re.MULTILINE)
 ]
