@@ -1,5 +1,6 @@
 """`eos paper`: the searches that the paper's tables need, then the tables; rerun to resume."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,14 +101,17 @@ def paper(
         model["dtype"] = dtype or precision(first.dtype, device)
         place = device or str(processes.device)
         loaded = load_chosen(backbone or first.backbone, device=place, **model)
-        asked = {"data": None if data == Path(HUB) else data, "prompts": prompts.value}
-        asked |= {"limit": limit, "batch_size": batch_size}
+        asked: dict[str, Any] = {"limit": limit, "batch_size": batch_size}
+        asked |= {"data": None if data == Path(HUB) else data, "prompts": prompts.value}
+        made = {}
         for name, table in tables.items():
-            made = make_table(name, table, loaded, found, out=out, quiet=quiet, asked=asked)
+            made[name] = make_table(name, table, loaded, found, out=out, quiet=quiet, asked=asked)
             if processes.main:
-                show_table(name, table, made, out=out, as_json=as_json)
+                save_table(made[name], out / name, title=f"{table.title} ({table.label})")
     finally:
         processes.leave()
+    if processes.main:
+        show_tables(made, as_json=as_json)
 
 
 def read_arguments(arguments: list[str]) -> "tuple[dict[str, PaperTable], list[str]]":
@@ -231,19 +235,23 @@ def make_table(
         ) from None
 
 
-def show_table(
-    name: str, table: "PaperTable", made: "Overall", *, out: Path, as_json: bool
-) -> None:
-    """Print a table, and write it as JSON and Markdown."""
-    from eos.report.overall import overall_markdown, show_overall
+def save_table(made: "Overall", path: Path, *, title: str) -> None:
+    """Write a table as JSON and Markdown."""
+    from eos.report.overall import overall_markdown
     from eos.runs.files import write_atomically
 
-    made.save(out / f"{name}.json")
-    write_atomically(
-        out / f"{name}.md", f"# {table.title} ({table.label})\n\n{overall_markdown(made)}"
-    )
-    print(f"saved {out / name}.json and .md", file=sys.stderr)
+    made.save(f"{path}.json")
+    write_atomically(f"{path}.md", f"# {title}\n\n{overall_markdown(made)}")
+    print(f"saved {path}.json and .md", file=sys.stderr)
+
+
+def show_tables(made: "dict[str, Overall]", *, as_json: bool) -> None:
+    """Print tables, or all of them as one JSON object by name."""
+    from eos.report.overall import show_overall
+
     if as_json:
-        print(made.to_json(), end="")
-    else:
-        show_overall(made, width=None if sys.stdout.isatty() else WIDTH)
+        print(json.dumps({name: json.loads(own.to_json()) for name, own in made.items()}, indent=2))
+        return
+    for name, own in made.items():
+        print(name)
+        show_overall(own, width=None if sys.stdout.isatty() else WIDTH)

@@ -8,6 +8,7 @@ the constants below; `eos search --dry-run` measures instead.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.paper_tables import PaperTable
@@ -83,7 +84,7 @@ def table_forecast(
 ) -> Forecast:
     """Forecast a table by itself, its searches not counted."""
     questions = sum(BENCHMARKS[name].size for name in table.tasks)
-    shared = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
+    shared: dict[str, Any] = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
     full = Plan(**shared, dims=sizes.dims, steps=())
     plans = [full, *(_like(row, shared, sizes.dims) for row in table.rows[1:])]
     decoder = sum(_prefill(plan) for plan in plans)
@@ -101,7 +102,7 @@ def search_forecast(
     A step is a forward pass, its backward one as two, and the full model's; validation is the full
     model's and a plan's.
     """
-    shared = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
+    shared: dict[str, Any] = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
     theta = Theta.start(sizes.num_layers, visual_tokens=sizes.visual_tokens, budget=config.budget)
     start = Plan.from_theta(theta, budget=config.budget)
     full, reduced = (_prefill(x) for x in (Plan(**shared, dims=sizes.dims, steps=()), start))
@@ -113,7 +114,7 @@ def search_forecast(
     return Forecast(seconds, _bytes_of_search(start, sizes, config))
 
 
-def _like(row: str, shared: dict[str, int], dims: Dims) -> Plan:
+def _like(row: str, shared: dict[str, Any], dims: Dims) -> Plan:
     """Make a plan of a row's cost: its own if it is a preset, else the FLOPs that a search gets."""
     name, _, budget = row.partition("@")
     like = name if name in PRESETS else "sparsevlm-v2"

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
@@ -97,7 +97,7 @@ def read_table(name: str | Path) -> PaperTable:
 
 
 def plans_of(
-    table: PaperTable, found: Mapping[str, SearchResult], sizes: Mapping[str, object]
+    table: PaperTable, found: Mapping[str, SearchResult], sizes: Mapping[str, Any]
 ) -> dict[str, Plan]:
     """Make a table's plans, by the names of their rows.
 
@@ -110,7 +110,7 @@ def plans_of(
     for budget in table.budgets:
         for name in table.plans:
             own = found[name].plan_at(budget) if name in found else None
-            made[f"{name}@{budget}"] = own or Plan.preset(name, budget=budget, **sizes)  # type: ignore[arg-type]
+            made[f"{name}@{budget}"] = own or Plan.preset(name, budget=budget, **sizes)
         for placement in table.placements:
             plan = found[next(iter(table.searches))].plan_at(budget)
             made[f"{placement}@{budget}"] = PLACEMENTS[placement](plan)
