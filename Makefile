@@ -5,7 +5,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check bench clean
+# of make paper, see docs/gpu.md; TABLES are names of `eos ls tables`, SEARCH values such as steps=400
+DATA ?= data/benchmarks
+MIX ?= data/balanced_mix.json
+IMAGES ?= data/images
+OUT ?= runs/paper
+LAUNCHER := $(if $(GPUS),$(BIN)/accelerate launch --multi_gpu --num_processes $(GPUS) -m eos,$(BIN)/eos)
+
+.PHONY: help setup demo paper test check bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -19,6 +26,10 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup  ## search a plan on the miniature, compare it with every prior method (minutes)
 	$(BIN)/eos demo --out runs/demo
+
+paper: setup  ## search, then the paper's tables, on a GPU: DATA, MIX, IMAGES, GPUS, BACKBONE, LIMIT (hours; resumes)
+	$(LAUNCHER) paper $(TABLES) $(SEARCH) --data $(DATA) --mix $(MIX) --images $(IMAGES) --out $(OUT) \
+		$(if $(BACKBONE),--backbone $(BACKBONE)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(DEVICE),--device $(DEVICE))
 
 test: setup  ## run the tests
 	$(BIN)/python -m pytest -n 2

@@ -13,8 +13,8 @@ from eos.data.batches import Reader
 from eos.data.settings import LlavaData
 from eos.data.sources import open_source
 from eos.evaluation.ledger import Ledger
+from eos.runs.processes import Processes
 from eos.searching.judge import Judge
-from eos.searching.processes import Processes
 from eos.searching.search import search as find
 from eos.testing.tiny import CLIP, CONFIGS
 from tests.test_data import tiles_processor

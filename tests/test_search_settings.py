@@ -51,7 +51,7 @@ def test_the_papers_configuration_is_the_papers_table():
     theta = first_theta(config, 0, num_layers=32, visual_tokens=576)
     assert theta.value("gamma")[6].item() == pytest.approx(0.5)
     assert theta.value("tau")[6].item() == pytest.approx(0.5)
-    folder = Path(__file__).parent.parent / "configs" / "search"
+    folder = Path(__file__).parent.parent / "configs" / "paper"
     assert (folder / "paper-llava-1.5-7b.yaml").exists()
 
 

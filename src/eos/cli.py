@@ -19,6 +19,7 @@ from eos.commands.eval import evaluate
 from eos.commands.fidelity import fidelity
 from eos.commands.keys import SearchCommand
 from eos.commands.ls import list_things
+from eos.commands.paper import paper
 from eos.commands.plan import plan
 from eos.commands.profile import profile
 from eos.commands.search import search
@@ -38,6 +39,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "validate": validate,
     "bench": bench,
     "eval": evaluate,
+    "paper": paper,
     "ask": ask,
     "profile": profile,
     "fidelity": fidelity,

@@ -91,13 +91,14 @@ def _is_yaml(path: str | Path) -> bool:
 
 
 def read_schema(path: str | Path) -> str:
-    """Read which schema a JSON file names; "none" if it names none."""
+    """Read which schema a JSON or YAML file names; "None" if it names none."""
+    form, parse = ("YAML", yaml.safe_load) if _is_yaml(path) else ("JSON", json.loads)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = parse(Path(path).read_text(encoding="utf-8"))
     except OSError as failure:
         raise ConfigError(f"cannot read {path}: {failure.strerror}") from None
-    except ValueError as failure:
-        raise ConfigError(f"{path} is not JSON: {failure}") from None
+    except (ValueError, yaml.YAMLError) as failure:
+        raise ConfigError(f"{path} is not {form}: {failure}") from None
     return str(data.get("schema")) if isinstance(data, dict) else "none"
 
 

@@ -15,7 +15,7 @@ def list_things(
     what: Annotated[Listing, typer.Argument(help="Which names.")] = Listing.all,
     as_json: AsJson = False,
 ) -> None:
-    """List what there is to name: backbones, scorers, presets, tasks, configs."""
+    """List what there is to name: backbones, scorers, presets, tasks, configs, tables."""
     chosen = LISTS if what is Listing.all else {what.value: LISTS[what.value]}
     found = {name: entries() for name, entries in chosen.items()}
     if as_json:
@@ -77,10 +77,18 @@ def _configs() -> dict[str, str]:
     return {name: purpose(path) for name, path in configs().items()}
 
 
+def _tables() -> dict[str, str]:
+    from eos.evaluation.paper_tables import paper_tables
+    from eos.searching.files import purpose
+
+    return {name: purpose(path) for name, path in paper_tables().items()}
+
+
 LISTS: dict[str, Callable[[], dict[str, str]]] = {
     "backbones": _backbones,
     "scorers": _scorers,
     "presets": _presets,
     "tasks": _tasks,
     "configs": _configs,
+    "tables": _tables,
 }

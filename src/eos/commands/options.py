@@ -66,6 +66,7 @@ class Listing(str, Enum):
     presets = "presets"
     tasks = "tasks"
     configs = "configs"
+    tables = "tables"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -80,8 +81,8 @@ Plans = Annotated[
     list[str] | None,
     typer.Option(
         "--plan",
-        help="fastv@64, fastv@192,64, eos-miniature@64, plan.json, NAME=plan.json or a run's "
-        "folder; repeatable.",
+        help="fastv@64, fastv@192,64, eos-miniature@64, plan.json, NAME=plan.json, a run's folder "
+        "or hub:organisation/name; repeatable.",
     ),
 ]
 Device = Annotated[

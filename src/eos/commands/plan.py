@@ -13,7 +13,9 @@ from eos.errors import ConfigError
 def plan(
     source: Annotated[
         str,
-        typer.Argument(help="fastv@64, eos-miniature@64, a plan.json, or a run's folder."),
+        typer.Argument(
+            help="fastv@64, eos-miniature@64, a plan.json, a run's folder or hub:organisation/name."
+        ),
     ],
     budget: Annotated[
         int | None, typer.Option(help="Visual tokens; without it, the source's own.")

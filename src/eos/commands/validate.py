@@ -29,6 +29,7 @@ def schemas() -> "dict[str, type[Artifact]]":
     from eos.evaluation.fidelity import Fidelity
     from eos.evaluation.latency import LatencyReport
     from eos.evaluation.overall import Overall
+    from eos.evaluation.paper_tables import PaperTable
     from eos.evaluation.results import Results
     from eos.evaluation.settings import Settings
     from eos.searching.profile import Profile
@@ -42,6 +43,7 @@ def schemas() -> "dict[str, type[Artifact]]":
         "eos.evaluation/1": Settings,
         "eos.results/1": Results,
         "eos.overall/1": Overall,
+        "eos.table/1": PaperTable,
         "eos.search/1": SearchConfig,
         "eos.fidelity/1": Fidelity,
         "eos.profile/1": Profile,
@@ -55,9 +57,9 @@ def validate_file(path: Path) -> str:
     from eos.config import read_schema
     from eos.searching.files import read_config
 
-    if path.suffix in (".yaml", ".yml"):  # what people write by hand: a search
-        return read_config(path).schema_
     schema, known = read_schema(path), schemas()
+    if path.suffix in (".yaml", ".yml") and schema not in known:  # by hand: a search
+        return read_config(path).schema_
     if schema not in known:
         raise ConfigError(f"{path}: expected a schema of {', '.join(known)}; found {schema!r}")
     known[schema].load(path)

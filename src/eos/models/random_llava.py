@@ -1,7 +1,7 @@
 """Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
 
-Its outputs are noise; time and memory do not depend on them. The vision tower is a stub, since it
-is not measured: prompts have visual features instead of pixels.
+Its outputs are noise; time and memory do not depend on them. The vision tower is a stub unless it
+is asked for, since `eos bench` does not measure it: prompts have visual features instead of pixels.
 """
 
 from collections.abc import Sequence
@@ -37,6 +37,15 @@ TOWER = {
     "num_attention_heads": 2,
     "patch_size": 4,
 }
+CLIP_LARGE = {  # LLaVA-1.5's own
+    "model_type": "clip_vision_model",
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "projection_dim": 768,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "patch_size": 14,
+}
 
 
 class _Sizes(NamedTuple):
@@ -62,17 +71,19 @@ def random_llava(
     attn_implementation: str = "sdpa",
     device: torch.device | str = "cpu",
     num_layers: int | None = None,
+    tower: bool = False,
     seed: int = 0,
 ) -> Backbone:
     """Build a LLaVA of a size with random weights, each allocated once in its final dtype.
 
-    ``num_layers`` replaces the size's own depth. The 7b needs 27 GB in float32 and 13.5 GB in
-    bfloat16; on some CPUs bfloat16 products end the process unless ONEDNN_MAX_CPU_ISA is set to
-    AVX512_CORE_FP16 before torch is imported.
+    ``num_layers`` replaces the size's own depth; ``tower`` gives it the vision tower of LLaVA-1.5
+    (CLIP ViT-L/14, 0.3 billion weights) instead of a stub. The 7b needs 27 GB in float32 and 13.5
+    GB in bfloat16; on some CPUs bfloat16 products end the process unless ONEDNN_MAX_CPU_ISA is set
+    to AVX512_CORE_FP16 before torch is imported.
     """
     if size not in SIZES:
         raise ConfigError(f"expected a size of {', '.join(SIZES)}; found {size!r}")
-    config = _config(SIZES[size], num_layers)
+    config = _config(SIZES[size], num_layers, vision=CLIP_LARGE if tower else TOWER)
     with torch.device("meta"):
         _check_memory(_empty(config, dtype, attn_implementation), size)
     model = _empty(config, dtype, attn_implementation)
@@ -159,7 +170,7 @@ def available_memory() -> int:
     return psutil.virtual_memory().available
 
 
-def _config(sizes: _Sizes, num_layers: int | None) -> Any:
+def _config(sizes: _Sizes, num_layers: int | None, *, vision: dict[str, Any]) -> Any:
     text = {
         "model_type": "llama",
         "vocab_size": sizes.vocabulary,
@@ -174,7 +185,7 @@ def _config(sizes: _Sizes, num_layers: int | None) -> Any:
     return AutoConfig.for_model(
         "llava",
         text_config=text,
-        vision_config={**TOWER, "image_size": TOWER["patch_size"] * sizes.patches},
+        vision_config={**vision, "image_size": vision["patch_size"] * sizes.patches},
         image_token_index=sizes.vocabulary - 64,  # as in LLaVA-1.5: 32,000 of 32,064
         vision_feature_layer=-2,
         tie_word_embeddings=False,

@@ -27,8 +27,9 @@ class TracedValue:
 
 def configs() -> dict[str, Path]:
     """Find the packaged configurations, by name."""
-    folder = Path(str(files("eos"))) / "configs" / "search"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    folder = Path(str(files("eos"))) / "configs"
+    found = [*folder.glob("search/*.yaml"), *folder.glob("paper/*.yaml")]
+    return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
 
 
 def purpose(path: Path) -> str:

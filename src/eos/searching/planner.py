@@ -23,8 +23,8 @@ from eos.searching.explore import Found, candidates, confirm, explore, reference
 from eos.searching.focus import focused
 from eos.searching.folder import prepare
 from eos.searching.judge import Judge
-from eos.searching.opening import describe_environment
 from eos.searching.moves import pruning
+from eos.searching.opening import describe_environment
 from eos.searching.profile import Origin, Profile, measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe

@@ -7,6 +7,7 @@ the full model) are derived from them and travel with it.
 
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
@@ -16,13 +17,13 @@ from eos.config import Artifact, Frozen, ProblemsError
 from eos.errors import EosError, PlanError
 from eos.methods.registry import OPERATORS, get_preset
 from eos.space import cost
+from eos.space.consistency import contradictions
 from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
 from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
-from eos.space.mixture import components
-from eos.space.step import Operator, Step
+from eos.space.drawing import draw
+from eos.space.step import Step
 from eos.space.theta import Theta
 
-PUBLISHED_DEPTH = 32  # decoder layers of the models that presets are published for
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
 
 
@@ -59,7 +60,7 @@ class Plan(Artifact):
             claimed = data.get("expected")
             data = {key: value for key, value in data.items() if key != "expected"}
         plan = handler(data)
-        problems = _problems(plan)
+        problems = contradictions(plan)
         if not problems and claimed is not None and claimed != plan.expected.model_dump():
             derived = plan.expected.model_dump()
             problems = [f"expected: the steps cost {derived}, found {claimed}; delete this entry"]
@@ -182,6 +183,55 @@ class Plan(Artifact):
         plan = cls(**own, steps=steps, provenance=provenance)
         return plan if kind == "published" else plan.rescaled(budget, kind=kind)
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        revision: str | None = None,
+        budget: int | None = None,
+        model: Any = None,
+    ) -> "Plan":
+        """Load the plan of a repository on the Hugging Face hub, or of a folder laid out like one.
+
+        ``revision`` is a branch, tag or commit. ``budget`` takes the repository's plan of these
+        final tokens, or rescales the nearest. A plan that was not made for ``model`` is refused.
+        """
+        from eos.space.hub import load_pretrained
+
+        return load_pretrained(source, revision=revision, budget=budget, model=model)
+
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        plans: Mapping[int, "Plan"] | None = None,
+        results: object = None,
+    ) -> None:
+        """Write a folder as a repository on the hub has it: plans and a card; see `push_to_hub`."""
+        from eos.space.hub import prepare, save
+
+        save(folder, prepare(self, Path(folder).resolve().name, plans=plans, results=results))
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        plans: Mapping[int, "Plan"] | None = None,
+        results: object = None,
+        private: bool = False,
+        message: str = "Upload a plan",
+    ) -> str:
+        """Upload the plan with a card written from its provenance; the address of the commit.
+
+        ``plans`` are those of further budgets; ``results``, such as those of `eos.evaluate`, are
+        printed in the card. Log in first: ``hf auth login``.
+        """
+        from eos.space.hub import prepare, push
+
+        files = prepare(self, repo, plans=plans, results=results)
+        return push(repo, files, private=private, message=message)
+
     def rescaled(self, budget: int, *, kind: BudgetKind = "final", k_min: int = K_MIN) -> Self:
         """Keep layers and operators, and rescale the retain schedule to another budget.
 
@@ -239,26 +289,7 @@ class Plan(Artifact):
 
     def __str__(self) -> str:
         """Draw the plan as a plain table: one row a step, then what it costs."""
-        greek = " ".join(f"{letter:>6}" for letter in "γτθρν")
-        width = max([16, *(len(step.score) for step in self.steps)])
-        header = f"{'layer':>5}  {'keep':>5}  {'score':<{width}}  {greek}  regime"
-        rows = [_row(step, width) for step in self.steps] or ["(no steps: the full model)"]
-        expected = self.expected
-        footer = (
-            f"{self.backbone}: {self.visual_tokens} tokens, {self.num_layers} layers -> "
-            f"{expected.final_tokens} final, {expected.mean_tokens:.1f} mean entering a layer, "
-            f"FLOPs x{expected.flops_ratio:.3f}, KV x{expected.kv_bytes_ratio:.3f} "
-            f"(with {self.text_tokens} text tokens)"
-        )
-        note = [] if "preset" not in self.provenance else _rescaled_note(self.num_layers)
-        return "\n".join([header, *rows, footer, *note])
-
-
-def _rescaled_note(num_layers: int) -> list[str]:
-    """Say that a preset's layers are not those of its paper."""
-    if num_layers == PUBLISHED_DEPTH:
-        return []
-    return [f"layers: published for {PUBLISHED_DEPTH}, at the same share of {num_layers} here"]
+        return draw(self)
 
 
 def _sizes(model: Any) -> dict[str, Any]:
@@ -266,34 +297,3 @@ def _sizes(model: Any) -> dict[str, Any]:
     from eos.models.plain import model_sizes
 
     return model_sizes(model)
-
-
-def _row(step: Step, width: int) -> str:
-    numbers = " ".join(["     -"] * 5)
-    if isinstance(step.operator, Operator):
-        numbers = " ".join(f"{value:6.3g}" for value in step.operator.omega)
-    score = f"{step.score:<{width}}"
-    return f"{step.layer:5d}  {step.keep:5d}  {score}  {numbers}  {step.operator.label}"
-
-
-def _problems(plan: Plan) -> list[str]:
-    """Find every way in which a plan contradicts itself or what exists."""
-    problems, available, previous = [], plan.visual_tokens, -2
-    for i, step in enumerate(plan.steps):
-        where = f"steps.{i}"
-        if not -1 <= step.layer < plan.num_layers:
-            problems.append(
-                f"{where}.layer: expected -1 to {plan.num_layers - 1}, found {step.layer}"
-            )
-        if step.layer <= previous:
-            problems.append(f"{where}.layer: expected a layer after {previous}, found {step.layer}")
-        if not 1 <= step.keep <= available:
-            problems.append(
-                f"{where}.keep: expected 1 to {available}, all that are left, found {step.keep}"
-            )
-        try:
-            components(step.score)
-        except EosError as failure:
-            problems.append(f"{where}.score: {failure}")
-        available, previous = min(available, max(step.keep, 1)), max(previous, step.layer)
-    return problems

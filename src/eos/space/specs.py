@@ -2,7 +2,9 @@
 
 ``fastv@64`` and ``fastv@192,64`` are presets at budgets, made for the model at hand;
 ``eos-miniature@64`` is a searched plan that comes with the package. ``plan.json``, ``theta.json``
-and a run's folder are read; ``NAME=plan.json`` says what a plan is called in tables.
+and a run's folder are read; ``hub:organisation/name`` is a repository of plans on the Hugging Face
+hub, ``hub:organisation/name@64,32`` at budgets; ``NAME=plan.json`` says what a plan is called in
+tables.
 """
 
 from pathlib import Path
@@ -12,6 +14,7 @@ from eos.config import read_schema
 from eos.errors import ConfigError
 from eos.methods.registry import PRESETS
 from eos.space.cost import LLAMA_7B, TEXT_TOKENS
+from eos.space.hub import PREFIX, load_pretrained
 from eos.space.plan import BudgetKind, Plan
 from eos.space.searched import load_plan_of_run, load_searched, searched
 from eos.space.theta import Theta
@@ -35,6 +38,10 @@ def read_spec(
     ``budget`` is that of a preset named without one; the plan of a file is rescaled to it. ``kind``
     says what budgets count, as in `Plan.preset`.
     """
+    hub = _hub(spec, budget)
+    if hub is not None:
+        name, repo, budgets = hub
+        return [(own, _load_hub(repo, count, kind=kind)) for own, count in _at(name, budgets)]
     file = _file(spec)
     if file is not None:
         name, path = file
@@ -51,11 +58,34 @@ def check_spec(spec: str) -> None:
 
     >>> check_spec("fastv@64")
     """
-    file = _file(spec)
-    if file is None:
+    file, hub = _file(spec), _hub(spec, None)
+    if hub is not None:
+        load_pretrained(hub[1])
+    elif file is None:
         _split(spec, None)
     else:
         _load(file[1], budget=None, kind="final")
+
+
+def _hub(spec: str, budget: int | None) -> tuple[str, str, list[int | None]] | None:
+    """Read a spec as a name, a repository and budgets; None if it names no repository."""
+    name, _, rest = spec.rpartition("=")
+    if not rest.startswith(PREFIX):
+        return None
+    repo, at, counts = rest.removeprefix(PREFIX).partition("@")
+    budgets: list[int | None] = [*_budgets(spec, counts, budget)] if at else [budget]
+    return name or repo.rpartition("/")[2], repo, budgets
+
+
+def _at(name: str, budgets: list[int | None]) -> list[tuple[str, int | None]]:
+    """Name the plans of several budgets apart."""
+    return [(f"{name}@{count}" if len(budgets) > 1 else name, count) for count in budgets]
+
+
+def _load_hub(repo: str, budget: int | None, *, kind: BudgetKind) -> Plan:
+    if kind == "final" or budget is None:
+        return load_pretrained(repo, budget=budget)
+    return load_pretrained(repo).rescaled(budget, kind=kind)
 
 
 def _file(spec: str) -> tuple[str, Path] | None:
@@ -88,15 +118,21 @@ def _split(spec: str, budget: int | None) -> tuple[str, list[int]]:
             "expected a plan's file, a run's folder, or a name with a budget, as in fastv@64; "
             f"found {name!r}, which is none of {', '.join([*searched(), *PRESETS])}"
         )
-    if at and budget is not None:
+    if not at and budget is not None:
+        return name, [budget]
+    return name, _budgets(spec, counts, budget)
+
+
+def _budgets(spec: str, counts: str, budget: int | None) -> list[int]:
+    """Read the budgets after an @, beside which no other may be given."""
+    if budget is not None:
         raise ConfigError(
             f"expected one budget, as in fastv@64 or fastv --budget 64; found {spec!r} and "
             f"--budget {budget}"
         )
     try:
-        found = [budget] if budget is not None else [int(part) for part in counts.split(",")]
+        return [int(part) for part in counts.split(",")]
     except ValueError:
         raise ConfigError(
             f"expected a name and its budgets, fastv@192,64, or one as in fastv@64; found {spec!r}"
         ) from None
-    return name, found
