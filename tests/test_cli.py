@@ -192,7 +192,7 @@ def test_precision_and_attention_are_those_of_the_options(sibling):
 def test_everything_is_listed(capsys):
     assert cli.main(["ls", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"backbones", "scorers", "presets", "tasks", "configs"}
+    assert set(found) == {"backbones", "scorers", "presets", "tasks", "configs", "tables"}
     assert "arXiv 2403.06764" in found["presets"]["fastv"]
     assert cli.main(["ls", "presets"]) == 0
     assert "fastv" in capsys.readouterr().out

@@ -21,7 +21,7 @@ from eos.space.consistency import contradictions
 from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
 from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
 from eos.space.drawing import draw
-from eos.space.step import Step
+from eos.space.step import Operator, Step
 from eos.space.theta import Theta
 
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
