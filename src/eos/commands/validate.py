@@ -29,7 +29,7 @@ def schemas() -> "dict[str, type[Artifact]]":
     from eos.evaluation.latency import LatencyReport
     from eos.evaluation.results import Results
     from eos.evaluation.settings import Settings
-    from eos.searching.profile import Profile
+    from eos.searching.curves import Profile
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
     from eos.space.theta import ThetaFile

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, cat
 
 from eos.errors import ConfigError
-from eos.tokens import Dims as Dims  # also imported from here
+from eos.sizes import Dims as Dims  # also imported from here
 
 Schedule: TypeAlias = Sequence[int] | Tensor
 
