@@ -10,47 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from eos.config import Artifact, Frozen
+from eos.config import Artifact
 from eos.errors import ConfigError
 from eos.estimates import DIGITS
-from eos.evaluation.estimates import (
-    Score,
-    macro,
-    score,
-    write_accuracy,
-    write_difference,
-    write_interval,
-)
+from eos.evaluation.estimates import Score, write_accuracy, write_difference, write_interval
 from eos.evaluation.ledger import Ledger, Prediction
+from eos.evaluation.rows import FamilyInfo, ResultRow, make_row
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.tasks import Task
-from eos.space.plan import Expected, Plan
+from eos.space.plan import Plan
 from eos.tables import text_table
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # an optional package
-
-
-class FamilyInfo(Frozen):
-    """A family of questions: group, what it imitates, how many, and what guessing would give.
-
-    The chance level is in points of 100; None if it is unknown.
-    """
-
-    group: str
-    imitates: str
-    n: int
-    chance: float | None
-
-
-class ResultRow(Frozen):
-    """One run: what it costs, and how well it answers; groups and average are over families."""
-
-    name: str
-    cost: Expected
-    families: dict[str, Score]
-    groups: dict[str, Score]
-    average: Score
 
 
 class Results(Artifact):
@@ -138,7 +110,13 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
         for name in settings.families
     }
     rows = [
-        _row(run, settings.runs[run] or unreduced, found, full=full, families=families)
+        make_row(
+            run,
+            (settings.runs[run] or unreduced).expected,
+            scores=_scores(found),
+            full=None if run == FULL else _scores(full),
+            families=families,
+        )
         for run, found in whole.items()
     ]
     return Results(
@@ -190,25 +168,5 @@ def _chance(predictions: Sequence[Prediction]) -> float | None:
     return round(100 * fmean(known), DIGITS) if len(known) == len(predictions) else None
 
 
-def _row(
-    run: str,
-    plan: Plan,
-    found: Mapping[str, list[Prediction]],
-    *,
-    full: Mapping[str, list[Prediction]],
-    families: Mapping[str, FamilyInfo],
-) -> ResultRow:
-    scores = {}
-    for family, own in found.items():
-        reference = None if run == FULL else [p.score for p in full[family]]
-        scores[family] = score([p.score for p in own], reference)
-    groups: dict[str, list[Score]] = {}
-    for family, info in families.items():
-        groups.setdefault(info.group, []).append(scores[family])
-    return ResultRow(
-        name=run,
-        cost=plan.expected,
-        families=scores,
-        groups={name: macro(own) for name, own in groups.items()},
-        average=macro(list(scores.values())),
-    )
+def _scores(found: Mapping[str, Sequence[Prediction]]) -> dict[str, list[float]]:
+    return {family: [p.score for p in own] for family, own in found.items()}
