@@ -33,7 +33,7 @@ REGIMES = {
     "none": GREY,
     "prune": BLUE,
     "merge": VERMILION,
-    "pool": GREEN,
+    "pool": SKY,
     "reweight": PURPLE,
     "own": ORANGE,
 }
@@ -144,6 +144,13 @@ def new_figure(height: float, *, width: float = WIDTH) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def number(row: PlotRow, key: str) -> float:
+    """Read a number of a row."""
+    value = row[key]
+    assert value is not None, f"no {key} in {row}"
+    return float(value)
 
 
 def title_panel(axes: "Axes", place: int, text: str) -> None:
