@@ -25,6 +25,7 @@ ORDER = [
     "data",
     "searching",
     "evaluation",
+    "programme",
     "report",
     "commands",
     "cli",
