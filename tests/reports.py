@@ -1,4 +1,4 @@
-"""Small reproduction folders with made-up answers, for tests of tables and figures; no model runs."""
+"""Small reproduction folders with made-up answers, for tests of tables and figures."""
 
 import random
 from base64 import b64encode
@@ -154,7 +154,7 @@ def made_up(n=40):
     ]
     alignment = [base] + [
         make(
-            f"lambda={value}@{budget}",
+            f"lambda={value},ce={ce}@{budget}",
             "paper",
             0.6 + 0.3 * min(value, 0.1),
             budget,
@@ -295,9 +295,7 @@ def examples():
             "layer": 0,
             "keep": 8,
             "score": "text-raters",
-            "operators": {
-                name: view for name in ("prune", "merge", "pool", "reweight", "searched")
-            },
+            "operators": dict.fromkeys(("prune", "merge", "pool", "reweight", "searched"), view),
         },
     )
 
@@ -313,7 +311,7 @@ def trajectory(steps=20):
             "active_layers": 3.0,
             "flops_ratio": 0.5,
             "theta": {
-                **{key: (0.5,) * LAYERS for key in ("c", "tau", "theta", "rho", "nu")},
+                **dict.fromkeys(("c", "tau", "theta", "rho", "nu"), (0.5,) * LAYERS),
                 "g": tuple(0.9 if layer in (0, 3, 8) else 0.1 for layer in range(LAYERS)),
                 "gamma": tuple(0.5 - 0.02 * step * (layer % 3) for layer in range(LAYERS)),
             },

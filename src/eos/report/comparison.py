@@ -100,6 +100,16 @@ def score_cells(
         ]
 
 
+def score_cells_by_name(study: Study, columns: dict[str, list[str]]) -> dict[str, list[SheetCell]]:
+    """Write the accuracies of all rows; those of one budget are a block."""
+    found: dict[str, list[SheetCell]] = {}
+    for budget in budgets_of(study.rows):
+        rows = at_budget(study, budget)
+        names = [row.name for row in rows]
+        found |= dict(zip(names, score_cells(rows, columns), strict=True))
+    return found
+
+
 def difference_cell(found: Difference) -> SheetCell:
     """Write a paired difference with its standard error, bold if its interval excludes zero."""
     return SheetCell(
