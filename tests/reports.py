@@ -167,6 +167,7 @@ def made_up(n=40):
     star = {"l1": 0, "l2": 3, "l3": 8}
     slices, heat = [base], [base]
     for budget in BUDGETS[1:]:
+        slices.append(make(f"eos@{budget}", "eos", 0.8, budget, searched=True))
         for slot in star:
             for layer in {"l1": (0, 1, 2), "l2": (1, 3, 5, 7), "l3": (4, 6, 8, 10)}[slot]:
                 moved = {**star, slot: layer}
@@ -176,8 +177,7 @@ def made_up(n=40):
                         "eos",
                         0.8 - 0.03 * abs(layer - star[slot]),
                         budget,
-                        searched=layer == star[slot],
-                        factors={"slot": slot, "layer": layer},
+                        factors={"parameter": slot, "value": layer},
                         own=plan(list(moved.values()), [12, 10, budget]),
                     )
                 )
@@ -200,7 +200,6 @@ def made_up(n=40):
             "eos",
             0.8 - 0.2 * abs(value - OMEGA[parameter]),
             budget,
-            searched=value == OMEGA[parameter],
             factors={"parameter": parameter, "value": value},
         )
         for budget in BUDGETS
@@ -213,18 +212,26 @@ def made_up(n=40):
         }.items()
         for value in values
     ]
+    operator += [make(f"eos@{budget}", "eos", 0.8, budget, searched=True) for budget in BUDGETS]
     placement = [
         base,
-        make("searched", "eos", 0.8, 2, searched=True),
+        make("eos@2", "eos", 0.8, 2, searched=True, factors={"perturbation": "none"}),
         make(
             "early",
             "eos",
             0.7,
             2,
             own=plan([0, 1, 8], [12, 10, 2]),
-            factors={"note": "central reducer too early"},
+            factors={"perturbation": "central earlier by 2", "flops": "as placed"},
         ),
-        make("two", "eos", 0.6, 2, own=plan([0, 8], [12, 2]), factors={"note": "two reducers"}),
+        make(
+            "two",
+            "eos",
+            0.6,
+            2,
+            own=plan([0, 8], [12, 2]),
+            factors={"perturbation": "two"},
+        ),
     ]
     seeds = [base] + [
         make(f"eos-seed-{s}@4", "eos", 0.8, 4, searched=True, factors={"seed": s}) for s in (1, 2)
@@ -240,7 +247,7 @@ def made_up(n=40):
         study("reproduce", reproduce, labels=["tab:reproduce"]),
         study("alignment", alignment, labels=["fig:abl_lambda"]),
         study("layers", slices, labels=["fig:abl_layers"]),
-        study("heatmap", heat, labels=["fig:abl_layers"]),
+        study("heatmap", heat, labels=["fig:abl_layer_heat"]),
         study("operator", operator, labels=["fig:abl_theta"]),
         study("placement", placement, labels=["tab:app_layer_perturb"]),
         study("seeds", seeds),

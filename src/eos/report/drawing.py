@@ -27,7 +27,7 @@ DPI = 200
 # Okabe and Ito's colours; yellow, too light for lines on white, is left out
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A9199"
-CYCLE = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY, BLACK)
+CYCLE = (GREEN, BLUE, VERMILION, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 REGIMES = {
     "none": GREY,

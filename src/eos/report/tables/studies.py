@@ -146,11 +146,10 @@ def _placement_blocks(study: Study) -> list[Block]:
             for own in ([family], every)
         ]
         scores = [plain(write_accuracy(score)) for score in (row.families[family], row.average)]
-        note = str(row.factors.get("note", row.name))
+        known = [str(row.factors[x]) for x in ("perturbation", "flops") if x in row.factors]
+        note = plain(", FLOPs ".join(known) or row.name)
         first = plain(plan.layers if plan else "full model")
-        rows.append(
-            [first, scores[0], deltas[0], scores[1], deltas[1], *cost_cells(row), plain(note)]
-        )
+        rows.append([first, scores[0], deltas[0], scores[1], deltas[1], *cost_cells(row), note])
     budgets = sorted({budget_of(row) for row in study.rows if row.plan})
     return [Block(f"{', '.join(map(str, budgets))} final tokens", rows)]
 
