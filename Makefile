@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo figures test check bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -19,6 +19,11 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup  ## search a plan on the miniature, compare it with every prior method (minutes)
 	$(BIN)/eos demo --out runs/demo
+
+figures: setup  ## draw the README's figure from committed results
+	$(BIN)/eos report results/miniature --out runs/figures
+	mkdir -p docs/figures
+	cp runs/figures/figures/eos_overview.svg runs/figures/figures/eos_overview.csv docs/figures/
 
 test: setup  ## run the tests
 	$(BIN)/python -m pytest -n 2

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from eos.errors import ConfigError
 from eos.evaluation.results import Results
 from eos.report.catalogue import FIGURES, TABLES, FigureEntry
-from eos.report.comparison import answering
+from eos.report.comparison import alike, answering, columns_of
 from eos.report.drawing import check_matplotlib, write_figure
 from eos.report.reproduction import Reproduction, load
 from eos.report.sheet import Sheet, file_name, latex, markdown
@@ -45,10 +46,8 @@ class Report:
     @property
     def files(self) -> list[Path]:
         """All files that were written."""
-        return [
-            *(path for made in (*self.tables, *self.figures) for path in made.files),
-            *self.other,
-        ]
+        made = [path for each in (*self.tables, *self.figures) for path in each.files]
+        return [*made, *self.other]
 
     @property
     def missing(self) -> list[Made]:
@@ -92,7 +91,9 @@ def _more_tables(reproduction: Reproduction) -> Iterator[Sheet]:
     tabled = [study for label in TABLES for study in answering(reproduction, label)]
     others = [study for study in reproduction.studies if study not in tabled]
     for name in dict.fromkeys(study.name for study in others):
-        yield any_study([study for study in others if study.name == name], f"study_{name}")
+        own = [study for study in others if study.name == name]
+        for place, group in enumerate(alike(own, columns_of), start=1):
+            yield any_study(group, f"study_{name}" if place == 1 else f"study_{name}-{place}")
     for place, results in enumerate(reproduction.all(Results), start=1):
         yield plain_results(results, "results" if place == 1 else f"results-{place}")
 
@@ -118,7 +119,8 @@ def _figure(reproduction: Reproduction, label: str, entry: FigureEntry, *, folde
     data = entry.make(reproduction)
     if data is None:
         return Made(label, entry.title, missing=f"needs {entry.needs}")
-    files = write_figure(data, entry.draw, folder=folder, name=file_name(label))
+    name, on_both = file_name(label), entry.on_both
+    files = write_figure(data, entry.draw, folder=folder, name=name, on_both=on_both)
     return Made(label, entry.title, tuple(files))
 
 
@@ -126,9 +128,7 @@ def _page(reproduction: Reproduction, out: Path) -> list[Path]:
     """Write the page, if this package has it."""
     if find_spec("eos.report.page") is None:
         return []
-    from eos.report.page import write_page
-
-    return [write_page(reproduction, out)]
+    return [Path(import_module("eos.report.page").write_page(reproduction, out))]
 
 
 def index_page(report: Report) -> str:
@@ -137,9 +137,8 @@ def index_page(report: Report) -> str:
     for title, made in {"Tables": report.tables, "Figures": report.figures}.items():
         lines += [f"## {title}", "", "| label | what | files |", "|---|---|---|"]
         for each in made:
-            links = [
-                f"[{p.suffix[1:]}]({p.relative_to(report.out).as_posix()})" for p in each.files
-            ]
+            paths = [path.relative_to(report.out).as_posix() for path in each.files]
+            links = [f"[{path.rpartition('.')[2]}]({path})" for path in paths]
             files = ", ".join(links) or f"*not made*: {each.missing}"
             lines.append(f"| `{each.label}` | {each.title} | {files} |")
         lines.append("")

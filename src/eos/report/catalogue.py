@@ -36,6 +36,7 @@ class FigureEntry:
 
     Attributes:
         panels: labels of the paper's subfigures that are panels of it.
+        on_both: whether its SVG is for light and dark pages.
     """
 
     title: str
@@ -43,6 +44,7 @@ class FigureEntry:
     draw: "Callable[[PlotData], Figure]"
     needs: str
     panels: tuple[str, ...] = ()
+    on_both: bool = False
 
 
 def labels() -> list[str]:
@@ -86,6 +88,7 @@ FIGURES: dict[str, FigureEntry] = {
         overview.draw_overview,
         f"{_needs('main', REPRODUCE)}, or a results.json with plan-*.json beside it",
         ("fig:teaser_prev_ours", "fig:teaser_intro_eos"),
+        on_both=True,
     ),
     "fig:main": FigureEntry(
         "Where, how much and how the found plans reduce",

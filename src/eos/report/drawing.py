@@ -86,12 +86,24 @@ class PlotData:
 
 
 def write_figure(
-    data: PlotData, draw: "Callable[[PlotData], Figure]", *, folder: Path, name: str
+    data: PlotData,
+    draw: "Callable[[PlotData], Figure]",
+    *,
+    folder: Path,
+    name: str,
+    on_both: bool = False,
 ) -> list[Path]:
-    """Write a figure as PDF, SVG and PNG, and the rows behind it as CSV."""
+    """Write a figure as PDF, SVG and PNG, and the rows behind it as CSV.
+
+    ``on_both``: the SVG is transparent, and readable on a white and on a dark page.
+    """
     written = folder / f"{name}.csv"
     write_atomically(written, to_csv(data.rows))
-    return [written, *save(data, draw, folder=folder, name=name)]
+    if not on_both:
+        return [written, *save(data, draw, folder=folder, name=name)]
+    printed = save(data, draw, folder=folder, name=name, formats=("pdf", "png"))
+    svg = save(data, draw, folder=folder, name=name, formats=("svg",), style=ON_BOTH)
+    return [written, *printed, *svg]
 
 
 def save(

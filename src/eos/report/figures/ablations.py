@@ -85,13 +85,13 @@ def layers(reproduction: Reproduction) -> PlotData | None:
     if slices is not None:
         rows += _slices(slices)
     if heat is not None:
-        rows += [
-            point(row, AVERAGE, panel="heat", **{slot: _slot(row, slot) for slot in ("l1", "l3")})
-            | {"searched": int(row.searched)}
-            for row in heat.rows
-            if row.name != FULL_ROW
-        ]
+        rows += [_heat_row(row) for row in heat.rows if row.name != FULL_ROW]
     return PlotData(rows) if rows else None
+
+
+def _heat_row(row: StudyRow) -> PlotRow:
+    placed = {slot: _slot(row, slot) for slot in ("l1", "l3")}
+    return {**point(row, AVERAGE, panel="heat", **placed), "searched": int(row.searched)}
 
 
 def _slices(study: Study) -> list[PlotRow]:

@@ -167,7 +167,7 @@ def profile(reproduction: Reproduction) -> PlotData | None:
 
 def draw_profile(data: PlotData) -> "Figure":
     """Draw a line a site, early ones dark; each named at its end of fewest tokens."""
-    from matplotlib import colormaps
+    from matplotlib import colormaps, colors
 
     figure = new_figure(3.4, width=5.6)
     axes = figure.subplots()
@@ -176,7 +176,7 @@ def draw_profile(data: PlotData) -> "Figure":
     for place, layer in enumerate(sites):
         own = sorted((r for r in data.rows if r["site"] == layer), key=lambda r: -number(r, "keep"))
         x, y, errors = ([number(r, key) for r in own] for key in ("keep", "disagreement", "stderr"))
-        colour = colormaps["viridis"](0.9 * place / max(1, len(sites) - 1))
+        colour = colors.to_hex(colormaps["viridis"](0.9 * place / max(1, len(sites) - 1)))
         axes.errorbar(x, y, yerr=errors, marker=".", elinewidth=0.6, color=colour)
         ends.append(End(x[-1], y[-1], f"{site(int(layer))}: {own[0]['score']}", colour))
     axes.set_xscale("log", base=2)

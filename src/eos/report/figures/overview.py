@@ -138,7 +138,8 @@ def draw_overview(data: PlotData) -> "Figure":
     if not budgets:
         draw_curves(figure, figure.subplots(), curves)
         return figure
-    upper, lower = figure.subfigures(2, 1, height_ratios=[1.0, 2.1], hspace=0.02)
+    parts: Any = figure.subfigures(2, 1, height_ratios=[1.0, 2.1], hspace=0.02)
+    upper, lower = parts
     panels = upper.subplots(1, len(budgets), sharey=True, squeeze=False)[0]
     for axes, budget in zip(panels, budgets, strict=True):
         draw_strip(axes, [row for row in strips if row["budget"] == budget])

@@ -35,7 +35,7 @@ def patches(reproduction: Reproduction) -> PlotData | None:
         for (token, anchor), weight in zip(view.flows, view.weights, strict=True):
             row = _token(name, token, own.grid, kept=0)
             rows.append({**row, "anchor": anchor, "weight": weight})
-    head = {"layer": own.layer, "keep": own.keep, "score": own.score}
+    head: PlotRow = {"layer": own.layer, "keep": own.keep, "score": own.score}
     return PlotData([{**head, **row} for row in rows], {"picture": _png(own.image)})
 
 
@@ -119,7 +119,7 @@ def answers(reproduction: Reproduction) -> PlotData | None:
     budgets = spread(sorted(found.budgets, reverse=True), COLUMNS)
     for place, item in enumerate(chosen(found.items, budgets)):
         pictures[str(place)] = _png(item.image)
-        head = {"question": item.question, "family": item.family, "reference": item.answer}
+        head: PlotRow = {"question": item.question, "family": item.family, "reference": item.answer}
         every = range(item.grid[0] * item.grid[1])
         for budget in [0, *budgets]:
             run = item.plans.get(budget)

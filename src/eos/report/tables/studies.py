@@ -8,6 +8,7 @@ from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import (
     BOLD_RULE,
     COST_HEADS,
+    alike,
     answering,
     blocks_by_setting,
     budget_of,
@@ -31,9 +32,11 @@ PLACED = ("POPE",)  # of Table 9
 
 def reproduced(reproduction: Reproduction, label: str) -> list[Sheet]:
     """Write authors' operators, the same as points of ours, and searched ones (Table 3)."""
-    studies = answering(reproduction, label)
-    if not studies:
-        return []
+    found = alike(answering(reproduction, label), lambda own: shown_families(own, VERIFIED))
+    return [_reproduced(studies, label) for studies in found]
+
+
+def _reproduced(studies: Sequence[Study], label: str) -> Sheet:
     shown = shown_families(studies[0], VERIFIED)
     heads = ["method", "search-space setting", *COST_HEADS, *shown, "average", "match"]
     notes = [
@@ -45,9 +48,8 @@ def reproduced(reproduction: Reproduction, label: str) -> list[Sheet]:
     ]
     blocks = blocks_by_setting(studies, _reproduced_blocks)
     title = "Prior methods reproduced by the unified operator, and searched operators"
-    return [
-        Sheet(label, title, heads, blocks, notes=notes, texts=("search-space setting", "match"))
-    ]
+    texts = ("search-space setting", "match")
+    return Sheet(label, title, heads, blocks, notes=notes, texts=texts)
 
 
 def _reproduced_blocks(study: Study) -> list[Block]:
@@ -119,9 +121,11 @@ def _match(study: Study, row: StudyRow) -> SheetCell:
 
 def placements(reproduction: Reproduction, label: str) -> list[Sheet]:
     """Write what moving or leaving out a reducing layer costs (Table 9)."""
-    studies = answering(reproduction, label)
-    if not studies:
-        return []
+    found = alike(answering(reproduction, label), lambda own: shown_families(own, PLACED))
+    return [_placements(studies, label) for studies in found]
+
+
+def _placements(studies: Sequence[Study], label: str) -> Sheet:
     shown = shown_families(studies[0], PLACED)[0]
     heads = ["layers", shown, "Δ", "average", "Δ average", *COST_HEADS, "note"]
     notes = [
@@ -131,7 +135,7 @@ def placements(reproduction: Reproduction, label: str) -> list[Sheet]:
     ]
     blocks = blocks_by_setting(studies, _placement_blocks)
     title = "Layer-placement perturbations"
-    return [Sheet(label, title, heads, blocks, notes=notes, texts=("note",))]
+    return Sheet(label, title, heads, blocks, notes=notes, texts=("note",))
 
 
 def _placement_blocks(study: Study) -> list[Block]:
