@@ -122,6 +122,8 @@ def save(
     settings: Any = {**STYLE, **(style or {})}
     with matplotlib.rc_context(settings):
         figure = draw(data)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, not for every format
         for form in formats:
             buffer = BytesIO()
             figure.savefig(buffer, format=form, dpi=DPI, metadata=_METADATA[form])
