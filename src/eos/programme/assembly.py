@@ -1,12 +1,13 @@
 """Assembly: the list of all pieces of a programme, each after those that it needs."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from eos.evaluation.tasks import find_task
-from eos.programme.catalogue import STUDIES
+from eos.programme.catalogue import ABLATIONS, PRESETS_FIRST, STUDIES
 from eos.programme.making import (
     given_plan,
     given_profile,
@@ -26,8 +27,8 @@ from eos.programme.searches import SearchSpec, config_of, descent_budget, first,
 from eos.programme.workshop import Facts, answers_path, plan_file, run_name
 from eos.space.plan import Plan
 
+MAIN = "main"
 EXAMPLES = 1  # pictures of a family
-OTHERS = ("trajectory", "examples", "verify")
 # seconds of the miniature on one core, by kind and unit of work; measured times replace them
 SECONDS = {"profile": 1.0, "search": 1.0, "answers": 0.1, "study": 1.0, "trajectory": 1.0}
 SECONDS |= {"examples": 1.0, "verify": 1.0}
@@ -36,21 +37,20 @@ PROFILE_SECONDS, RACE_SECONDS = 120.0, 0.4  # the latter for each validation sam
 SAMPLE_SECONDS = 0.35  # of a descent's step
 
 
-def assemble(
-    scope: Scope, facts: Facts, *, studies: list[str] | None = None, others: bool = True
-) -> list[Piece]:
-    """List the pieces of a programme; only some studies and what they need, if they are named."""
+def assemble(scope: Scope, facts: Facts, *, studies: Sequence[str] | None = None) -> list[Piece]:
+    """List the pieces of the whole programme; of some studies and what they need, if named."""
     names = chosen_studies(scope) if studies is None else studies
-    pieces = [*_search_pieces(scope), *_study_pieces(scope, facts, names)]
-    pieces += _other_pieces(scope) if others else []
+    pieces = [*_search_pieces(scope), *_study_pieces(scope, facts, names), *_other_pieces(scope)]
     final = [f"study/{name}" for name in names]
-    final += [*OTHERS, f"search/profile-{scope.seeds[0]}"] if others else []
+    if studies is None:
+        final += ["trajectory", "examples", "verify", f"search/profile-{scope.seeds[0]}"]
     return wanted(pieces, final)
 
 
 def chosen_studies(scope: Scope) -> list[str]:
     """Name the studies of the whole programme."""
-    return [name for name, spec in STUDIES.items() if spec.quick or not scope.quick]
+    named = [name for name in STUDIES if name != PRESETS_FIRST]
+    return [name for name in named if STUDIES[name].quick or not scope.quick]
 
 
 def _search_pieces(scope: Scope) -> list[Piece]:
@@ -105,45 +105,58 @@ def _search_seconds(scope: Scope, spec: SearchSpec) -> float:
     return RACE_SECONDS * (config.validation.samples + config.explore.confirm_samples)
 
 
-def _study_pieces(scope: Scope, facts: Facts, names: list[str]) -> list[Piece]:
-    """Make the pieces of answers and studies; a family's questions are answered one by one.
+def _study_pieces(scope: Scope, facts: Facts, names: Sequence[str]) -> list[Piece]:
+    """Make the pieces of answers and studies.
 
-    Every study goes through the families in turn, after the study before it: two pieces never
-    write to one folder, and a plan of several studies answers once.
+    Every study goes through the families after the study before it: two pieces never write to one
+    folder, and a plan of several studies answers once.
     """
     found: list[Piece] = []
     families = list(find_task(scope.task).families)
     answered: set[str] = set()
-    for place, name in enumerate(names):
-        spec = STUDIES[name]
-        needs = tuple(f"search/{own}" for own in spec.searches(scope))
+    chain = [PRESETS_FIRST, *names] if MAIN in names else list(names)
+    for place, name in enumerate(chain):
         work = _expected_answers(scope, facts, name, answered)
-        rows = {"study": name, "rows": spec.settings, "scope": _row_settings(scope)}
-        for family in families:
-            before = (f"answers/{names[place - 1]}/{family}",) if place else ()
-            found.append(
-                Piece(
-                    f"answers/{name}/{family}",
-                    "answers",
-                    f"{answers_path(scope, facts.fingerprint, family)}/results.json",
-                    partial(make_answers, study=name, family=family),
-                    settings={**rows, "family": family, **scope.questions},
-                    needs=needs,
-                    after=before,
-                    work=work,
-                )
-            )
-        found.append(
-            Piece(
-                f"study/{name}",
-                "study",
-                f"studies/{name}.json",
-                partial(make_study_file, study=name, commands=[command_of(scope, name)]),
-                settings={"title": spec.title, "labels": list(spec.labels)},
-                needs=(*needs, *(f"answers/{name}/{family}" for family in families)),
-            )
-        )
+        own = [_answers_piece(scope, facts, name, family, work=work) for family in families]
+        if place:
+            own = [replace(x, after=(_answers(chain[place - 1], x),)) for x in own]
+        if name == MAIN:
+            own = [replace(x, needs=(*x.needs, *x.after)) for x in own]
+        found += own
+        if name != PRESETS_FIRST:
+            found.append(_study_piece(scope, name, [piece.name for piece in own]))
     return found
+
+
+def _answers(study: str, like: Piece) -> str:
+    """Name the piece of another study's answers to the same family."""
+    return f"answers/{study}/{like.name.rpartition('/')[2]}"
+
+
+def _answers_piece(scope: Scope, facts: Facts, study: str, family: str, *, work: float) -> Piece:
+    spec = STUDIES[study]
+    rows = {"study": study, "rows": spec.settings, "scope": _row_settings(scope)}
+    return Piece(
+        f"answers/{study}/{family}",
+        "answers",
+        f"{answers_path(scope, facts.fingerprint, family)}/results.json",
+        partial(make_answers, study=study, family=family),
+        settings={**rows, "family": family, **scope.questions},
+        needs=tuple(f"search/{own}" for own in spec.searches(scope)),
+        work=work,
+    )
+
+
+def _study_piece(scope: Scope, name: str, answers: Sequence[str]) -> Piece:
+    spec = STUDIES[name]
+    return Piece(
+        f"study/{name}",
+        "study",
+        f"studies/{name}.json",
+        partial(make_study_file, study=name, commands=[command_of(scope, name)]),
+        settings={"title": spec.title, "labels": list(spec.labels)},
+        needs=(*(f"search/{own}" for own in spec.searches(scope)), *answers),
+    )
 
 
 def _row_settings(scope: Scope) -> dict[str, Any]:
@@ -200,7 +213,8 @@ def _other_pieces(scope: Scope) -> list[Piece]:
 def command_of(scope: Scope, study: str | None = None) -> str:
     """Write the command line that repeats a study, or the whole programme."""
     default = Scope()
-    words = ["eos", "reproduce"] if study is None else ["eos", "ablate", study]
+    verb = next((name for name, own in ABLATIONS.items() if study in own), None)
+    words = ["eos", "reproduce"] if verb is None else ["eos", "ablate", verb]
     words += [] if scope.config == default.config else [scope.config]
     words += list(scope.changes)
     words += ["--quick"] if scope.quick else []

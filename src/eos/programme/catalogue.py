@@ -14,6 +14,7 @@ from eos.programme.comparisons import (
     fixed_searches,
     low_rows,
     main_rows,
+    preset_rows,
     reproduce_rows,
     seeds_rows,
 )
@@ -60,7 +61,10 @@ class StudySpec:
     settings: Any = None
 
 
+# answered before the searches are done, for the main study
+PRESETS_FIRST = "presets"
 STUDIES: dict[str, StudySpec] = {
+    PRESETS_FIRST: StudySpec("Every prior method at every budget", (), lambda _: [], preset_rows),
     "main": StudySpec(
         "Found plans and every prior method at every budget",
         ("tab:main_retainsweep", "tab:app_perlayer_theta"),

@@ -29,15 +29,21 @@ def fixed_searches(scope: Scope) -> list[str]:
     return [name for x in budgets for name in (f"fixed@{x}", first(scope, x))]
 
 
+def preset_rows(found: StudyInputs) -> list[PlanRow]:
+    """Every prior method at every budget."""
+    names = PRESETS if found.scope.presets is None else found.scope.presets
+    return [found.preset_row(name, budget) for budget in found.scope.budgets for name in names]
+
+
 def main_rows(found: StudyInputs) -> list[PlanRow]:
     """Every prior method and the plans of every seed, at every budget."""
-    scope, rows = found.scope, list[PlanRow]()
-    names = PRESETS if scope.presets is None else scope.presets
-    for budget in scope.budgets:
-        seeds = [x for x in scope.seeds if f"{EOS}-{x}@{budget}" in found.plans]
-        rows += [_seed_row(found, seed, budget) for seed in seeds]
-        rows += [found.preset_row(name, budget) for name in names]
-    return rows
+    seeds = [
+        _seed_row(found, seed, budget)
+        for budget in found.scope.budgets
+        for seed in found.scope.seeds
+        if f"{EOS}-{seed}@{budget}" in found.plans
+    ]
+    return [*seeds, *preset_rows(found)]
 
 
 def low_rows(found: StudyInputs) -> list[PlanRow]:

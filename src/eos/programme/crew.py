@@ -115,7 +115,6 @@ def crew(
     *,
     jobs: int,
     studies: Sequence[str] | None,
-    others: bool,
 ) -> Iterator[Crew]:
     """Start workers, and end them with the block."""
     said: Queue[tuple[int, dict[str, Any] | None]] = Queue()
@@ -124,7 +123,6 @@ def crew(
         "scope": scope.model_dump(mode="json"),
         "threads": max(1, (os.cpu_count() or 1) // jobs),
         "studies": None if studies is None else list(studies),
-        "others": others,
     }
     workers: list[WorkerProcess] = []
     try:

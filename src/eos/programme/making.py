@@ -12,7 +12,7 @@ from eos.programme.pieces import Progress
 from eos.programme.rows import SEARCHED_AT, PlanRow, StudyInputs
 from eos.programme.searches import SearchSpec, config_of, descent_budget, first
 from eos.programme.trajectory import read_trajectory
-from eos.programme.workshop import Workshop, plan_file, run_name
+from eos.programme.workshop import Workshop, canonical, plan_file, run_name
 from eos.searching.opening import pick_sources
 from eos.searching.planner import find_profile, open_search
 from eos.searching.profile import Profile
@@ -131,7 +131,7 @@ def make_answers(workshop: Workshop, progress: Progress, *, study: str, family: 
 
     evaluate(
         workshop.backbone,
-        {run_name(row.plan): row.plan for row in rows_of(workshop, study)},
+        {run_name(row.plan): canonical(row.plan) for row in rows_of(workshop, study)},
         out=workshop.answers_folder(family),
         task=f"{workshop.task.name}:{family}",
         limit=workshop.scope.limit,
@@ -147,7 +147,7 @@ def make_study_file(workshop: Workshop, _: Progress, *, study: str, commands: li
     """Put the answers to all families together."""
     spec = STUDIES[study]
     rows = [
-        RowSpec(row.name, run_name(row.plan), row.method, row.searched, row.factors)
+        RowSpec(row.name, run_name(row.plan), row.method, row.searched, row.factors, row.plan)
         for row in rows_of(workshop, study)
     ]
     folders = [workshop.answers_folder(family) for family in workshop.task.families]

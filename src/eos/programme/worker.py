@@ -33,7 +33,7 @@ def main(given: TextIO, out: TextIO) -> None:
     workshop = Workshop(Path(first["folder"]), Scope(**first["scope"]))
     try:
         facts = workshop.facts
-        pieces = assemble(workshop.scope, facts, studies=first["studies"], others=first["others"])
+        pieces = assemble(workshop.scope, facts, studies=first["studies"])
         workshop.digests = digests(pieces, model=facts.fingerprint)
         tell({"facts": facts.model_dump(mode="json")})
         named = {piece.name: piece for piece in pieces}

@@ -124,15 +124,21 @@ def plan_file(name: str) -> str:
     return f"plans/{name}.json"
 
 
-def run_name(plan: Plan) -> str:
-    """Name a plan in the folder of answers by what it does, so that equal plans answer once.
+def canonical(plan: Plan) -> Plan:
+    """Leave of a plan what its answers follow from; equal ones answer alike.
 
     Pruning leaves no trace of a token, so that the other numbers of its operator do not count.
     """
-    steps = []
-    for step in plan.steps:
-        operator = step.operator
-        if isinstance(operator, Operator) and operator.omega.prunes:
-            step = step.model_copy(update={"operator": PRUNE})
-        steps.append(step.model_dump(mode="json"))
+    steps = tuple(
+        step.model_copy(update={"operator": PRUNE})
+        if isinstance(step.operator, Operator) and step.operator.omega.prunes
+        else step
+        for step in plan.steps
+    )
+    return plan.model_copy(update={"steps": steps, "backbone": "any", "provenance": {}})
+
+
+def run_name(plan: Plan) -> str:
+    """Name a plan in the folder of answers by what it does, so that equal plans answer once."""
+    steps = [step.model_dump(mode="json") for step in canonical(plan).steps]
     return digest_of([plan.visual_tokens, plan.num_layers, steps])
