@@ -125,10 +125,10 @@ def _figure(reproduction: Reproduction, label: str, entry: FigureEntry, *, folde
 
 
 def _page(reproduction: Reproduction, out: Path) -> list[Path]:
-    """Write the page, if this package has it."""
-    if find_spec("eos.report.page") is None:
+    """Write the page of studies, if this package has it."""
+    if find_spec("eos.report.page") is None or not reproduction.studies:
         return []
-    return [Path(import_module("eos.report.page").write_page(reproduction, out))]
+    return [Path(import_module("eos.report.page").write_page(reproduction, out / "page.html"))]
 
 
 def index_page(report: Report) -> str:

@@ -167,6 +167,16 @@ def number(row: PlotRow, key: str) -> float:
     return float(value)
 
 
+def brief(value: float) -> str:
+    """Write a tick briefly.
+
+    >>> brief(0.25), brief(-0.5), brief(1.0)
+    ('.25', '−.5', '1')
+    """
+    text = f"{value:g}".replace("0.", ".", 1) if 0 < abs(value) < 1 else f"{value:g}"
+    return text.replace("-", "−").replace("inf", "∞")
+
+
 def title_panel(axes: "Axes", place: int, text: str) -> None:
     """Write a panel's letter and title above it, as the paper's subfigures have them."""
     axes.set_title(f"({'abcdefghij'[place]}) {text}", loc="left")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import shown_families
-from eos.report.drawing import BLACK, PlotData, PlotRow, new_figure, number, title_panel
+from eos.report.drawing import BLACK, PlotData, PlotRow, brief, new_figure, number, title_panel
 from eos.report.figures.panels import (
     AVERAGE,
     budgets_in,
@@ -250,13 +250,3 @@ def _place(name: str, value: float) -> float:
     if name != "tau":
         return value
     return 1.0 if value == inf else value / (1 + value)
-
-
-def brief(value: float) -> str:
-    """Write a tick briefly.
-
-    >>> brief(0.25), brief(-0.5), brief(1.0)
-    ('.25', '−.5', '1')
-    """
-    text = f"{value:g}".replace("0.", ".", 1) if 0 < abs(value) < 1 else f"{value:g}"
-    return text.replace("-", "−").replace("inf", "∞")

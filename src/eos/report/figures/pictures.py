@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from eos.evaluation.reproduction import ExampleItem, Examples
-from eos.report.drawing import BLACK, GREEN, VERMILION, PlotData, PlotRow, new_figure, number
+from eos.report.drawing import BLUE, GREEN, VERMILION, PlotData, PlotRow, new_figure, number
 from eos.report.figures.overview import spread
 from eos.report.reproduction import Reproduction
 
@@ -19,7 +19,7 @@ ORDER = ("prune", "merge", "pool", "reweight", "searched")
 SHOWN = 5  # questions side by side
 COLUMNS = 3  # budgets beside the full model
 PALE = 0.25  # of a dropped token
-ARROWS = 60  # most flows drawn in a picture, the strongest
+ARROWS = 80  # most flows drawn in a picture
 
 
 def patches(reproduction: Reproduction) -> PlotData | None:
@@ -50,15 +50,14 @@ def _png(uri: str) -> bytes:
 def draw_patches(data: PlotData) -> "Figure":
     """Draw a picture an operator: dropped tokens pale, arrows to the anchors that they go to."""
     names = list(dict.fromkeys(str(row["panel"]) for row in data.rows))
-    figure = new_figure(2.15)
+    figure = new_figure(1.95)
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
         own = [row for row in data.rows if row["panel"] == name]
         _show(axes, data.pictures["picture"], own)
         _arrows(axes, own)
         _scales(axes, own)
-        moving = sum(row.get("anchor") is not None for row in own)
-        axes.set_title(f"{name}\n{moving} of {sum(not r['kept'] for r in own)} flow", fontsize=7.5)
+        axes.set_title(f"{name}: {_fate(own)}", fontsize=6.8)
     first = data.rows[0]
     figure.supxlabel(
         f"after layer {first['layer']}, {first['keep']} tokens kept by {first['score']}; circles: "
@@ -66,6 +65,16 @@ def draw_patches(data: PlotData) -> "Figure":
         fontsize=7,
     )
     return figure
+
+
+def _fate(rows: Sequence[PlotRow]) -> str:
+    """Say what becomes of the dropped tokens."""
+    dropped = [row for row in rows if not row["kept"]]
+    moving = sum(row["anchor"] is not None for row in dropped)
+    if moving:
+        return f"{moving} of {len(dropped)} dropped\ngo to an anchor"
+    spread_out = any(number(row, "weight") > 0 for row in dropped)
+    return "dropped ones spread\nover all anchors" if spread_out else "dropped ones\nleave no trace"
 
 
 def _show(axes: "Axes", picture: bytes, rows: Sequence[PlotRow]) -> None:
@@ -85,13 +94,12 @@ def _show(axes: "Axes", picture: bytes, rows: Sequence[PlotRow]) -> None:
 
 
 def _arrows(axes: "Axes", rows: Sequence[PlotRow]) -> None:
-    """Draw flows as arrows from token to anchor, thicker for a larger share."""
+    """Draw flows as arrows from token to anchor, thicker for a larger share; a sample of many."""
     flows = [row for row in rows if row.get("anchor") is not None]
-    flows.sort(key=lambda row: -number(row, "weight"))
-    for row in flows[:ARROWS]:
+    for row in flows[:: max(1, -(-len(flows) // ARROWS))]:
         start, end = _place(row, "token"), _place(row, "anchor")
-        look: Any = {"arrowstyle": "-|>", "color": BLACK, "shrinkA": 0, "shrinkB": 0}
-        look |= {"linewidth": 0.25 + 0.6 * number(row, "weight"), "mutation_scale": 3.5}
+        look: Any = {"arrowstyle": "-|>", "color": BLUE, "shrinkA": 0, "shrinkB": 0}
+        look |= {"linewidth": 0.3 + 0.5 * number(row, "weight"), "mutation_scale": 3.5}
         axes.annotate("", end, xytext=start, arrowprops=look)
 
 

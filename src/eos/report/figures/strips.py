@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from eos.report.drawing import PlotData, PlotRow, new_figure
+from eos.report.drawing import PlotData, PlotRow, brief, new_figure, number
 from eos.report.figures.overview import draw_strip, regime_handles, searched_plans, strip_rows
 from eos.report.plans import GREEK, StepView, site
 from eos.report.reproduction import Reproduction
@@ -40,15 +40,15 @@ def draw_method(data: PlotData) -> "Figure":
     strips = [row for row in data.rows if row["part"] == "strip"]
     budgets = list(dict.fromkeys(row["budget"] for row in strips))
     height = -(-len(budgets) // COLUMNS)
-    figure = new_figure(1.95 * height + 0.3)
+    figure = new_figure(2.15 * height + 0.3)
     panels = figure.subplots(height, COLUMNS, squeeze=False, sharey=True).flat
     for axes in panels[len(budgets) :]:
         axes.set_axis_off()
     for axes, budget in zip(panels, budgets, strict=False):
         draw_strip(axes, [row for row in strips if row["budget"] == budget])
         steps = [r for r in data.rows if r["part"] == "step" and r["budget"] == budget]
-        text = "\n".join(_words(row) for row in steps)
-        axes.text(0.995, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=5.6)
+        text = "\n".join(["decoder layer; steps after:", *(_words(row) for row in steps)])
+        axes.set_xlabel(text, fontsize=6, loc="left")
         axes.set_ylabel("tokens entering")
     handles = regime_handles(strips)
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
@@ -57,6 +57,10 @@ def draw_method(data: PlotData) -> "Figure":
 
 def _words(row: PlotRow) -> str:
     """Write a step in one line."""
-    numbers = [f"{sign} {float(row[name] or 0):.2g}" for name, sign in GREEK.items() if name in row]
-    where = site(int(float(row["layer"] or 0)))
-    return f"{where}: {row['score']}  {' '.join(numbers) or row['step']}"
+    numbers = [
+        f"{sign} {brief(round(number(row, name), 2))}"
+        for name, sign in GREEK.items()
+        if name in row
+    ]
+    where = site(int(number(row, "layer")))
+    return f"{where}: {row['score']} · {' '.join(numbers) or row['step']}"
