@@ -39,6 +39,10 @@ GivenSearches = Annotated[
         "repeatable, one for each seed.",
     ),
 ]
+ChosenPresets = Annotated[
+    list[str] | None,
+    typer.Option("--preset", help="Prior methods to compare with; repeatable, by default all."),
+]
 TaskChoice = Annotated[
     str, typer.Option("--task", help="Questions to answer; mini:digit takes one family.")
 ]

@@ -45,7 +45,7 @@ class StatusColumn(ProgressColumn):
         """Write the line."""
         total = "?" if task.total is None else f"{task.total:.0f}"
         parts = [task.description, f"{task.completed:.0f}/{total}"]
-        left = task.fields["left"]
+        left = task.fields.get("left")
         parts.append(f"left {clock(task.time_remaining if left is None else left)}")
         parts += [*task.fields["notes"], f"so far {clock(task.elapsed)}"]
         return Text(fitted(parts, self.console.width - self.spare), no_wrap=True)

@@ -19,6 +19,7 @@ from eos.commands.options import (
 )
 from eos.commands.programme import (
     BudgetList,
+    ChosenPresets,
     DescentChanges,
     GivenSearches,
     Jobs,
@@ -70,6 +71,7 @@ def reproduce(
     limit: Limit = None,
     budgets: BudgetList = None,
     search: GivenSearches = None,
+    preset: ChosenPresets = None,
     task: TaskChoice = "mini",
     paper: PaperConfig = None,
     descent: DescentChanges = None,
@@ -94,6 +96,7 @@ def reproduce(
         changes=changes,
         limit=limit,
         searches=search,
+        presets=preset,
         task=task,
         paper=paper,
         descent=descent,

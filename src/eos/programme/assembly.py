@@ -29,12 +29,12 @@ from eos.space.plan import Plan
 
 MAIN = "main"
 EXAMPLES = 1  # pictures of a family
-# seconds of the miniature on one core, by kind and unit of work; measured times replace them
-SECONDS = {"profile": 1.0, "search": 1.0, "answers": 0.1, "study": 1.0, "trajectory": 1.0}
-SECONDS |= {"examples": 1.0, "verify": 1.0}
-FIXED_SHARE = 0.3  # of an answer's time that no plan saves, in that of the full model's
-PROFILE_SECONDS, RACE_SECONDS = 120.0, 0.4  # the latter for each validation sample
-SAMPLE_SECONDS = 0.35  # of a descent's step
+# seconds of the miniature on one core, which measured ones replace: of a profile, of a search for
+# each validation sample, of a descent for each sample; of an answer for each question, for each
+# plan, and for its FLOPs over the full model's
+PROFILE_SECONDS, RACE_SECONDS, SAMPLE_SECONDS = 120.0, 0.4, 0.35
+QUESTION_SECONDS, PLAN_SECONDS, FLOPS_SECONDS = 0.1, 0.005, 0.06
+EXAMPLE_SECONDS, VERIFY_SECONDS = 0.3, 2.0
 
 
 def assemble(scope: Scope, facts: Facts, *, studies: Sequence[str] | None = None) -> list[Piece]:
@@ -73,7 +73,7 @@ def _profile_piece(scope: Scope, like: SearchSpec) -> Piece:
         profile_file(like.profile, scope.seeds),
         partial(make_profile, spec=spec),
         settings=settings,
-        work=PROFILE_SECONDS if given is None else 0.1,
+        work=PROFILE_SECONDS if given is None else 0.0,
     )
 
 
@@ -98,7 +98,7 @@ def _search_piece(scope: Scope, spec: SearchSpec) -> Piece:
 def _search_seconds(scope: Scope, spec: SearchSpec) -> float:
     """Guess how long the miniature is searched on one core."""
     if spec.given is not None:
-        return 0.1
+        return 0.0
     config = config_of(scope, spec)
     if spec.descent:
         return SAMPLE_SECONDS * (config.steps * config.batch + config.validation.samples)
@@ -166,20 +166,20 @@ def _row_settings(scope: Scope) -> dict[str, Any]:
 
 
 def _expected_answers(scope: Scope, facts: Facts, study: str, answered: set[str]) -> float:
-    """Guess the work of a study in a family, in answers of the full model; note what it answers.
+    """Guess the seconds of a study's answers to a family; note which plans answer.
 
     Before the searches are done an even schedule stands for every plan that they will find.
     """
     target = facts.target._asdict()
     names = STUDIES[study].searches(scope)
     plans = {x: Plan.preset("even", budget=int(x.split("@")[1]), **target) for x in names}
-    work = 0.0 if answered else 1.0  # the full model answers with the first study
+    work = QUESTION_SECONDS + (0 if answered else FLOPS_SECONDS)  # the full model answers once
     for row in STUDIES[study].rows(StudyInputs(scope, plans, facts.target)):
         own = f"{row.method} {row.name}" if row.searched else run_name(row.plan)
         own = f"{study} {row.name}" if row.method in ("swept", "moved") else own
         if own not in answered:
             answered.add(own)
-            work += FIXED_SHARE + (1 - FIXED_SHARE) * row.plan.expected.flops_ratio
+            work += PLAN_SECONDS + FLOPS_SECONDS * row.plan.expected.flops_ratio
     return work * scope.limit
 
 
@@ -204,9 +204,9 @@ def _other_pieces(scope: Scope) -> list[Piece]:
             partial(make_examples_file, count=EXAMPLES),
             settings=shown,
             needs=plans,
-            work=EXAMPLES * families * len(plans),
+            work=EXAMPLE_SECONDS * EXAMPLES * families * len(plans),
         ),
-        Piece("verify", "verify", "verify.json", make_verify, work=10.0),
+        Piece("verify", "verify", "verify.json", make_verify, work=VERIFY_SECONDS),
     ]
 
 
@@ -220,6 +220,8 @@ def command_of(scope: Scope, study: str | None = None) -> str:
     words += ["--quick"] if scope.quick else []
     for spec in scope.searches:
         words += ["--search", spec]
+    for name in scope.presets or ():
+        words += ["--preset", name]
     for option in ("limit", "seed", "task", "device", "dtype", "attention", "batch_size", "paper"):
         value = scope.model_dump()[option]
         if value != default.model_dump()[option]:

@@ -27,13 +27,13 @@ class Piece:
 
     Attributes:
         name: such as ``search/eos-1``.
-        kind: pieces of a kind take similar time for each unit of ``work``.
+        kind: guesses of a kind are off by a like factor.
         file: that it makes, relative to the programme's folder.
         settings: everything that its content follows from, besides the model and ``needs``.
         needs: names of pieces whose files it reads.
         after: names of pieces that write to the same folder, and so go first.
         run: makes the file in a workshop; called with it and a callback for progress.
-        work: expected amount, in the unit of its kind: answers or seconds.
+        work: seconds that it takes on some machine; a guess, of which ratios count.
     """
 
     name: str

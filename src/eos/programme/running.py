@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eos.evaluation.reproduction import PieceRecord, Programme
-from eos.programme.assembly import SECONDS
 from eos.programme.pieces import Piece, is_done, read_record, record_path
 from eos.programme.scope import Scope
 from eos.programme.workshop import Facts, Workshop
@@ -64,10 +63,9 @@ class Course:
         for name in self.done:
             record, own = read_record(self.folder, name), known[name]
             if record is not None and own.work > 1:
-                rates.setdefault(own.kind, []).append(record.seconds / own.work / SECONDS[own.kind])
+                rates.setdefault(own.kind, []).append(record.seconds / own.work)
         measured = rates.get(piece.kind) or [rate for found in rates.values() for rate in found]
-        rate = sum(measured) / len(measured) if measured else 1.0
-        return rate * SECONDS[piece.kind] * piece.work
+        return piece.work * (sum(measured) / len(measured) if measured else 1.0)
 
     def left(self) -> float:
         """Guess the seconds until all is made."""

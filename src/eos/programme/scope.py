@@ -6,12 +6,13 @@ from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
 from eos.config import Checked, ProblemsError
+from eos.methods.registry import PRESETS
 
 BUDGETS = (192, 128, 96, 64, 32, 16)
 # half of the default's samples, so that a quick programme ends within ten minutes on two cores
 SHORT = ("validation.samples=180", "explore.confirm_samples=90", "steps=12")
 QUICK_BUDGETS, QUICK_LIMIT = (64, 16), 16
-LIMIT = 100
+LIMIT = 150  # so that paired differences of a point exceed two standard errors
 SEED = 12001  # of the questions; nothing was tuned on them
 SEEDS = (1, 2, 3)
 
@@ -72,6 +73,9 @@ class Scope(Checked):
             problems.append("budgets, seeds: expected one or more")
         if not set(self.sweep) <= set(self.budgets):
             problems.append(f"sweep: expected some of the budgets, found {list(self.sweep)}")
+        for name in self.presets or ():
+            if name not in PRESETS:
+                problems.append(f"presets: expected some of {', '.join(PRESETS)}; found {name!r}")
         if len(self.searches) > len(self.seeds):
             problems.append(
                 f"searches: expected at most one a seed, {len(self.seeds)}; found "

@@ -5,8 +5,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from eos.config import Frozen
 from eos.evaluation.answering import Answerer
 from eos.evaluation.evaluate import DEFAULT_SPLIT
@@ -34,15 +32,14 @@ class Facts(Frozen):
     backbone: str
     visual_tokens: int
     num_layers: int
-    dims: dict[str, int]
+    dims: Dims
     text_tokens: int
     environment: dict[str, Any]
 
     @property
     def target(self) -> Target:
         """The sizes that plans are made for."""
-        dims = TypeAdapter(Dims).validate_python(self.dims)
-        return Target(self.visual_tokens, self.num_layers, dims, self.text_tokens)
+        return Target(self.visual_tokens, self.num_layers, self.dims, self.text_tokens)
 
 
 @dataclass
@@ -91,7 +88,7 @@ class Workshop:
             backbone=model_name(model),
             visual_tokens=self.answerer.visual_tokens(item),
             num_layers=self.backbone.num_layers,
-            dims=dict(TypeAdapter(Dims).dump_python(self.backbone.dims)),
+            dims=self.backbone.dims,
             text_tokens=text_length(model),
             environment=environment(
                 seed=self.scope.seed,
