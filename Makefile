@@ -12,7 +12,7 @@ IMAGES ?= data/images
 OUT ?= runs/paper
 LAUNCHER := $(if $(GPUS),$(BIN)/accelerate launch --multi_gpu --num_processes $(GPUS) -m eos,$(BIN)/eos)
 
-.PHONY: help setup demo paper test check bench clean
+.PHONY: help setup demo figures paper test check bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -24,8 +24,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
-demo: setup  ## search a plan on the miniature, compare it with every prior method (minutes)
-	$(BIN)/eos demo --out runs/demo
+demo: setup  ## search plans on the miniature, compare them with every prior method (minutes)
+	$(BIN)/eos reproduce --quick --out runs/demo
+
+figures: setup  ## draw the README's figure from committed results
+	$(BIN)/eos report results/miniature --out runs/figures
+	mkdir -p docs/figures
+	cp runs/figures/figures/eos_overview.svg runs/figures/figures/eos_overview.csv docs/figures/
 
 paper: setup  ## search, then the paper's tables, on a GPU: DATA, MIX, IMAGES, GPUS, BACKBONE, LIMIT (hours; resumes)
 	$(LAUNCHER) paper $(TABLES) $(SEARCH) --data $(DATA) --mix $(MIX) --images $(IMAGES) --out $(OUT) \

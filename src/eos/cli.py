@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
+from eos.commands.ablate import ablate
 from eos.commands.ask import ask
 from eos.commands.bench import bench
 from eos.commands.data import balanced_mix
-from eos.commands.demo import demo
 from eos.commands.doctor import doctor
 from eos.commands.eval import evaluate
 from eos.commands.fidelity import fidelity
@@ -22,6 +22,8 @@ from eos.commands.ls import list_things
 from eos.commands.paper import paper
 from eos.commands.plan import plan
 from eos.commands.profile import profile
+from eos.commands.report import report
+from eos.commands.reproduce import reproduce
 from eos.commands.search import search
 from eos.commands.validate import validate
 from eos.commands.verify import verify
@@ -34,7 +36,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "verify": verify,
     "plan": plan,
     "search": search,
-    "demo": demo,
+    "reproduce": reproduce,
+    "ablate": ablate,
     "ls": list_things,
     "validate": validate,
     "bench": bench,
@@ -43,6 +46,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "ask": ask,
     "profile": profile,
     "fidelity": fidelity,
+    "report": report,
     "doctor": doctor,
     "data balanced-mix": balanced_mix,
 }

@@ -30,9 +30,12 @@ def schemas() -> "dict[str, type[Artifact]]":
     from eos.evaluation.latency import LatencyReport
     from eos.evaluation.overall import Overall
     from eos.evaluation.paper_tables import PaperTable
+    from eos.evaluation.reproduction import Examples, Programme, Trajectory
     from eos.evaluation.results import Results
     from eos.evaluation.settings import Settings
-    from eos.searching.profile import Profile
+    from eos.evaluation.study import Study
+    from eos.evaluation.verification import Verification
+    from eos.searching.curves import Profile
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
     from eos.space.theta import ThetaFile
@@ -49,6 +52,11 @@ def schemas() -> "dict[str, type[Artifact]]":
         "eos.profile/1": Profile,
         "eos.latency/1": LatencyReport,
         "eos.mix/1": MixManifest,
+        "eos.study/1": Study,
+        "eos.programme/1": Programme,
+        "eos.trajectory/1": Trajectory,
+        "eos.examples/1": Examples,
+        "eos.verify/1": Verification,
     }
 
 

@@ -19,13 +19,14 @@ from eos.models.processor import Processor, fingerprint, load_processor, model_n
 from eos.models.sharding import shard
 from eos.runs.journal import Journal
 from eos.runs.processes import Processes
+from eos.searching.curves import Profile
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.moves import pruning
 from eos.searching.opening import describe_environment
-from eos.searching.profile import Origin, Profile, measure_profile
+from eos.searching.profile import Origin, measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe
 from eos.searching.run import MOST_SKIPPED, note_skipped, skipped_journal
@@ -33,6 +34,7 @@ from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.mixture import components
 from eos.space.plan import Plan
+from eos.space.starts import default_layers
 
 COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
 # scorers of the default space: they work in every model family. Listed, since a profile and the
@@ -230,10 +232,21 @@ def budget_space(
 
 
 def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[str, ...]]:
-    """List the scorers of every site; the last layer is none, for nothing attends after it."""
+    """List the scorers of every site; the last layer is none, for nothing attends after it.
+
+    With ``fix_layers`` the sites are these layers.
+    """
     names = config.scorers or SEARCHED
     found = dict.fromkeys(range(max(1, num_layers - 1)), names)
-    early = tuple(name for name in names if _works_early(name))
+    if config.fix_layers:
+        fixed = default_layers(num_layers) if config.layers is None else config.layers
+        unknown = sorted(set(fixed) - {-1, *found})
+        if unknown or not fixed:
+            raise ConfigError(f"layers: expected some of -1 to {max(found)}, found {list(fixed)}")
+        found = {site: names for site in fixed if site >= 0}
+        if -1 not in fixed:
+            return dict(sorted(found.items()))
+    early = tuple(name for name in names if works_early(name))
     if config.reduces_input and early:
         found[-1] = early
     elif config.reduces_input and config.input_site:
@@ -244,7 +257,7 @@ def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[st
     return dict(sorted(found.items()))
 
 
-def _works_early(score: str) -> bool:
+def works_early(score: str) -> bool:
     """Whether a score needs nothing of a decoder layer that has run."""
     parts = [SCORERS[name] for name in components(score)]
     return all((x.rows == "none" and not x.needs) or x.ahead for x in parts)
@@ -264,10 +277,11 @@ def _check_fits(
             f"expected a profile of {search.visual_tokens} visual tokens, found "
             f"{profile.visual_tokens}"
         )
-    if profile.operator != pruning(search.config.mass):
+    mass = pruning(search.config.mass).mass
+    if profile.mass != mass:
         problems.append(
-            f"expected a profile of {pruning(search.config.mass).label}, found one of "
-            f"{profile.operator.label}; measure one, or set mass={not search.config.mass}".lower()
+            f"expected a profile with attention mass {mass:g}, found one with {profile.mass:g}; "
+            f"measure one, or set mass={str(not search.config.mass).lower()}"
         )
     missing = [site for site in scorers if site not in profile.sites]
     if missing:

@@ -13,29 +13,19 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
 from typing_extensions import Self
 
-from eos.config import Artifact, Frozen, ProblemsError
+from eos.config import Artifact, ProblemsError
 from eos.errors import EosError, PlanError
 from eos.methods.registry import OPERATORS, get_preset
 from eos.space import cost
 from eos.space.consistency import contradictions
-from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
+from eos.space.cost import K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
 from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
 from eos.space.drawing import draw
+from eos.space.expected import Expected
 from eos.space.step import Operator, Step
 from eos.space.theta import Theta
 
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
-
-
-class Expected(Frozen):
-    """What a plan costs, relative to the full model where it says ratio."""
-
-    final_tokens: int
-    mean_tokens: float
-    flops_ratio: float
-    kv_bytes_ratio: float
-    text_tokens: int
-    flops_formula: str = FLOPS_FORMULA
 
 
 class Plan(Artifact):
@@ -177,7 +167,7 @@ class Plan(Artifact):
             like = cls.preset(preset.flops_like, budget=budget, **own)
             rule = preset.rule(tokens=visual_tokens, budget=budget, num_layers=num_layers)
             plan = cls(**own, steps=preset.steps(*rule), provenance=provenance)
-            return plan._fitted(like.expected.flops_ratio)
+            return plan.fitted(like.expected.flops_ratio)
         counts = preset.counts(budget, published=kind == "published")
         steps = preset.steps(*preset.scaled(counts, **sizes))
         plan = cls(**own, steps=steps, provenance=provenance)
@@ -260,7 +250,7 @@ class Plan(Artifact):
             raise PlanError(str(failure)) from None
         return self._with_counts(counts)
 
-    def _fitted(self, max_flops: float) -> Self:
+    def fitted(self, max_flops: float) -> Self:
         """Rescale all counts but the last so that FLOPs come as near a limit as they can."""
         counts = [step.keep for step in self.steps]
         fitted = cost.fit_to_flops(
