@@ -7,13 +7,13 @@ from PIL import Image
 
 import eos
 from eos import ConfigError, DataError
+from eos.engine.reduced import named_plan
 from eos.evaluation.answering import Answerer
 from eos.evaluation.harness import (
     Limits,
     Request,
     Responder,
     manifest,
-    one_plan,
     read_limits,
     read_messages,
     user_turn,
@@ -52,7 +52,7 @@ def plain(answerer, messages, plan, length):
 
 @pytest.mark.parametrize("spec", [None, "fastv@16", "visionzip@9"])
 def test_batches_answer_as_plain_generate_does(answerer, spec):
-    plan = one_plan(spec, answerer.backbone)
+    plan = spec and named_plan(spec, answerer.backbone)
     requests = [Request(asked(n), Limits(3 + n % 2)) for n in range(5)]
     expected = {
         n: plain(answerer, x.messages, plan, x.limits.max_new_tokens)
@@ -65,14 +65,14 @@ def test_batches_answer_as_plain_generate_does(answerer, spec):
 
 def test_text_alone_is_answered_too(answerer):
     messages = user_turn(QUESTIONS[0], [], where="x")
-    plan = one_plan("fastv@16", answerer.backbone)
+    plan = named_plan("fastv@16", answerer.backbone)
     (found,) = Responder(answerer, plan, 2).texts([Request(messages, Limits(3))])
     assert found == (0, plain(answerer, messages, None, 3))
 
 
 @pytest.mark.parametrize("spec", [None, "fastv@16"])
 def test_losses_are_those_of_the_model(answerer, spec):
-    plan = one_plan(spec, answerer.backbone)
+    plan = spec and named_plan(spec, answerer.backbone)
     words = ["yes", "no", "red circle"]
     said = [
         [*asked(n), {"role": "assistant", "content": [{"type": "text", "text": words[n]}]}]
@@ -122,7 +122,7 @@ def test_messages_of_images_and_text_are_read_and_others_refused():
 
 def test_one_plan_is_wanted(answerer):
     with pytest.raises(ConfigError, match="expected one plan"):
-        one_plan("fastv@32,16", answerer.backbone)
+        named_plan("fastv@32,16", answerer.backbone)
 
 
 def test_the_entry_point_names_a_function():

@@ -84,11 +84,7 @@ def _runs(
 ) -> Plan | RelaxedTheta:
     """Read what `reduced` is given."""
     if isinstance(reduction, str):
-        sizes = {k: v for k, v in model_sizes(backbone).items() if k != "backbone"}
-        found = read_spec(reduction, Target(**sizes))
-        if len(found) != 1:
-            raise ConfigError(f"expected one plan, as in fastv@64; found {reduction!r}")
-        return found[0][1]
+        return named_plan(reduction, backbone)
     if isinstance(reduction, Theta):
         return RelaxedTheta(reduction, relaxation or Relaxation())
     if not isinstance(reduction, Plan):
@@ -97,6 +93,15 @@ def _runs(
             f"{type(reduction).__name__}. A file is read by eos.Plan.load(path)"
         )
     return reduction
+
+
+def named_plan(spec: str, backbone: Backbone) -> Plan:
+    """Read one plan as a person names it, at the model's own sizes."""
+    sizes = {k: v for k, v in model_sizes(backbone).items() if k != "backbone"}
+    found = read_spec(spec, Target(**sizes))
+    if len(found) != 1:
+        raise ConfigError(f"expected one plan, as in fastv@64; found {spec!r}")
+    return found[0][1]
 
 
 @contextmanager

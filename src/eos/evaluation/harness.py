@@ -22,7 +22,6 @@ from eos.models.plain import model_sizes
 from eos.models.processor import place_batch
 from eos.searching.objective import sample_cross_entropy
 from eos.space.plan import Plan
-from eos.space.specs import Target, read_spec
 from eos.tokens import IGNORED
 
 NAME = "eos"  # of the model in lmms-eval
@@ -123,18 +122,6 @@ class Responder:
     def _batches(self, messages: Mapping[int, list[Message]]) -> Iterator[dict[int, Item]]:
         items = {number: Item(x, (), None, str(number)) for number, x in messages.items()}
         return batches(items, self.batch_size, visual_size=self.answerer.visual_size)
-
-
-def one_plan(spec: str | None, backbone: Backbone) -> Plan | None:
-    """Read the plan of a spec such as ``fastv@64`` or ``plan.json``; None is the full model."""
-    if spec is None:
-        return None
-    sizes = model_sizes(backbone)
-    del sizes["backbone"]
-    found = read_spec(str(spec), Target(**sizes))
-    if len(found) != 1:
-        raise ConfigError(f"expected one plan, as in plan=fastv@64; found {spec!r}")
-    return found[0][1]
 
 
 def read_limits(options: Mapping[str, Any]) -> Limits:

@@ -13,12 +13,12 @@ from lmms_eval.api.model import lmms  # type: ignore[import-not-found]  # an opt
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from eos.data.samples import Message
+from eos.engine.reduced import named_plan
 from eos.errors import ConfigError
 from eos.evaluation.answering import Answerer
 from eos.evaluation.harness import (
     Request,
     Responder,
-    one_plan,
     read_limits,
     read_messages,
     user_turn,
@@ -69,7 +69,8 @@ class EosChat(lmms):  # type: ignore[misc]  # its base is unknown where lmms_eva
         options = {"dtype": dtype, "attn_implementation": attn_implementation}
         backbone = load_backbone(pretrained, device=place, device_map=device_map, **options)
         answerer = Answerer(backbone, load_processor(backbone.model))
-        self.responder = Responder(answerer, one_plan(plan, backbone), int(batch_size))
+        chosen = None if plan is None else named_plan(str(plan), backbone)
+        self.responder = Responder(answerer, chosen, int(batch_size))
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """Answer each request, greedily."""
