@@ -6,10 +6,9 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from eos.engine.forward_pass import ForwardPass
+from eos.engine.groups import Outcome
 from eos.engine.stages import places_of
-from eos.engine.steps import execute
-from eos.models.backbone import LayerCall
+from eos.engine.steps import GroupStep, execute
 from eos.space.step import Step
 from eos.tokens import take
 
@@ -36,20 +35,20 @@ class Observation:
 Observer: TypeAlias = Callable[[Observation], None]
 
 
-def observed(
-    forward: ForwardPass, call: LayerCall, step: Step, keep: int, *, observer: Observer
-) -> LayerCall:
+def observed(here: GroupStep, *, observer: Observer) -> Outcome | None:
     """Execute a step, and pass on what entered it and what is left."""
-    tokens, states = _visual(forward, call)
-    call = execute(forward, call, step, keep)
-    observer(Observation(step, tokens, states, *_visual(forward, call)))
-    return call
+    outcome = execute(here)
+    places, states = here.places, take(here.states, here.places)
+    kept, after = places, states
+    if outcome is not None:
+        kept = places_of(outcome.stays & here.stage.visual)
+        after = take(here.states, kept)
+        if outcome.anchors is not None:
+            kept, after = outcome.anchors
+    numbers = here.group.of(here.scene.prompt.visual).long().cumsum(dim=1) - 1
 
+    def tokens(at: Tensor) -> Tensor:
+        return numbers.gather(1, here.stage.slots.gather(1, at))
 
-def _visual(forward: ForwardPass, call: LayerCall) -> tuple[Tensor, Tensor]:
-    """Number the visual tokens that are left, ``[B, N]``, and take their states, ``[B, N, D]``."""
-    assert forward.stage is not None
-    assert forward.prompt is not None
-    places = places_of(forward.stage.visual)
-    numbers = forward.prompt.visual.long().cumsum(dim=1) - 1
-    return numbers.gather(1, forward.stage.slots.gather(1, places)), take(call.states, places)
+    observer(Observation(here.step, tokens(places), states, tokens(kept), after))
+    return outcome

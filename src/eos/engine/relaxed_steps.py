@@ -57,13 +57,13 @@ def relax(here: GroupStep, *, sites: Mapping[int, Site], relaxation: Relaxation)
             stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
             stage = weighed(stage, everyone, factors)
         stage = weighed(stage, places, weights)
-    weights, before = stage.weights, here.stage.weights
+    now, before = stage.weights, here.stage.weights
     if site.mass and selected.dropped.shape[1]:
         before = None if before is None else before.gather(1, places)
         tokens = take(here.states, places)
         added = mass_added(tokens, before, selected, omega=site.omega, mass=site.mass)
-        weights = heavier(stage, kept, added)
-    return Outcome(stays, None if anchors is None else (kept, anchors), weights)
+        now = heavier(stage, kept, added)
+    return Outcome(stays, None if anchors is None else (kept, anchors), now)
 
 
 def softened(here: GroupStep, scores: Tensor, *, site: Site, relaxation: Relaxation) -> Outcome:

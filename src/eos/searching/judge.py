@@ -144,8 +144,10 @@ class Judge:
     def _weights_of(self, pieces: Sequence[int]) -> Tensor:
         """Weights of the samples of pieces, ``[S]``."""
         assert self.weights is not None
-        parts = self.weights.split([len(piece) for piece in self._pieces])
-        return torch.cat([parts[piece] for piece in pieces])
+        sizes = [len(piece) for piece in self._pieces]
+        starts = [sum(sizes[:piece]) for piece in pieces]
+        parts = zip(starts, pieces, strict=True)
+        return torch.cat([self.weights[at : at + sizes[piece]] for at, piece in parts])
 
     def _count(self, plans: Mapping[str, Plan], piece: int) -> None:
         """Add what measuring these plans costs the first time, also if the journal knows them."""
