@@ -40,11 +40,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A sample that was not used, and why."""
+    """A sample that was not used, and why; or several, of which only the number is known."""
 
     id: str
     reason: str
     kind: str = "unusable sample"
+    count: int = 1
 
 
 @runtime_checkable

@@ -171,8 +171,9 @@ class _Evaluation:
             )
             write_atomically(folder / "env.json", json.dumps(found, indent=2) + "\n")
         for family in missing:
-            for start in range(0, self._counts[family], IN_MEMORY):
-                stop = min(start + IN_MEMORY, self._counts[family])
+            step = self.task.in_memory or IN_MEMORY
+            for start in range(0, self._counts[family], step):
+                stop = min(start + step, self._counts[family])
                 self._answer_range(family, range(start, stop))
 
     def _answer_range(self, family: str, numbers: range) -> None:
@@ -263,7 +264,7 @@ def _check(task: Task, *, split: str, limit: int, batch_size: int) -> None:
         f"expected at least 2 questions of {family} in {split}, for a standard error; found "
         f"{count}. Leave the family out"
         for family, count in task.counts(split, max(2, limit)).items()
-        if count < 2
+        if count < 2 and task.totals is None
     ]
     if batch_size < 1:
         problems.append(f"expected a batch size of at least 1; found {batch_size}")

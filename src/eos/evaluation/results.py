@@ -123,7 +123,16 @@ class Results(Artifact):
             for row in self.rows
         ]
         note = "accuracy in %, difference to full in points, each ± standard error"
-        return "\n".join([head, text_table(PRINTED, rows), note])
+        return "\n".join([head, text_table(PRINTED, rows), note, *self._totals()])
+
+    def _totals(self) -> list[str]:
+        """Draw a table of the benchmark's own figures, if there are any."""
+        names = list(self.rows[0].totals)
+        rows = [
+            [row.name, *(f"{x.value:.1f} ± {x.stderr:.1f}" for x in row.totals.values())]
+            for row in self.rows
+        ]
+        return [text_table(["run", *names], rows)] if names else []
 
 
 PRINTED = ("run", "final", "FLOPs", "accuracy", "difference", "95% interval")
@@ -161,8 +170,16 @@ def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan
         blank=settings.blank,
         families=families,
         rows=rows,
-        problems=Counter(sample.kind for sample in task.skipped),
+        problems=_problems(task),
     )
+
+
+def _problems(task: Task) -> dict[str, int]:
+    """Count the samples that were not used, by kind."""
+    found: Counter[str] = Counter()
+    for sample in task.skipped:
+        found[sample.kind] += sample.count
+    return dict(found)
 
 
 def _flat(row: ResultRow, own: Score) -> dict[str, Any]:

@@ -93,6 +93,7 @@ class Task:
             an equal text.
         skipped: samples of the data that could not be used.
         totals: makes figures that are no mean over families; the first is the task's own.
+        in_memory: questions whose images are held at once, if not as many as usual.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Task:
     data: str | None = None
     skipped: tuple[Skipped, ...] = ()
     totals: MakesTotals | None = None
+    in_memory: int | None = None
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ such as those on one image, and see how the figure varies. For a mean of indepen
 is the usual s/√n, exactly; a difference between two models is paired, cluster by cluster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import sqrt
 from typing import TypeAlias
 
@@ -89,6 +89,17 @@ def family_mean(column: int = 0, count: int = 1) -> Figure:
     def figure(sums: Sums, _: Sequence[str]) -> Sums:
         each = 100 * ratio(sums[..., column], sums[..., count])
         return ratio(each.sum(-1), (sums[..., count] > 0).sum(-1).astype(float))
+
+    return figure
+
+
+def family_sum(names: Collection[str], *columns: tuple[int, int]) -> Figure:
+    """Percentages of columns, each over a count, added up over columns and families."""
+
+    def figure(sums: Sums, families: Sequence[str]) -> Sums:
+        chosen = np.array([family in names for family in families])
+        each = [ratio(sums[..., column], sums[..., count]) for column, count in columns]
+        return np.asarray(100 * (sum(each) * chosen).sum(-1))
 
     return figure
 

@@ -41,7 +41,7 @@ def caption(overall: Overall) -> list[str]:
         "over the full model's.",
     ]
     problems = [
-        f"{BENCHMARKS[name].title}: " + ", ".join(f"{n} {kind}" for kind, n in own.items())
+        f"{BENCHMARKS[name].title}: " + ", ".join(f"{kind} × {n}" for kind, n in own.items())
         for name, own in overall.problems.items()
         if own
     ]

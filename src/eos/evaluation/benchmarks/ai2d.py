@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 FAMILY = "test"
 
@@ -22,10 +22,10 @@ def _rows(folder: Path) -> Iterator[Row]:
             yield {**found, "image": files.image([*places, root / "images"], name)}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     options, name = tuple(map(str, row.get("options") or ())), files.text(row, "id")
     answer, text = files.letter(row.get("answer"), options), files.text(row, "question")
-    return Question(name, row["image"], text, (answer,), FAMILY, name, options)
+    return Query(name, row["image"], text, (answer,), FAMILY, name, options)
 
 
 BENCHMARK = Benchmark(

@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from eos.evaluation.benchmarks.questions import LETTERS, Answered, Question
+from eos.evaluation.benchmarks.questions import LETTERS, Query, Reply
 from eos.evaluation.totals import Figure, mean
 
 _LETTER = re.compile(r"\(?([A-H])(?:[.):,]|$)")
@@ -32,12 +32,12 @@ def chosen_option(text: str, options: Sequence[str] | str) -> str | None:
     return (exact or named)[0] if 1 in (len(exact), len(named)) else None
 
 
-def option_of(text: str, question: Question) -> str | None:
+def option_of(text: str, question: Query) -> str | None:
     """Recognise one of a question's options."""
     return chosen_option(text, question.options or "ABCD")
 
 
-def yes_no_of(text: str, question: Question | None = None) -> str | None:
+def yes_no_of(text: str, question: Query | None = None) -> str | None:
     """Recognise yes or no in the first sentence; "no" and "not" come before "yes".
 
     >>> yes_no_of("No, it is not."), yes_no_of("Yes."), yes_no_of("a dog")
@@ -49,17 +49,17 @@ def yes_no_of(text: str, question: Question | None = None) -> str | None:
     return "yes" if "yes" in found else None
 
 
-def option_score(text: str, question: Question) -> float:
+def option_score(text: str, question: Query) -> float:
     """1 if the right option is recognised, otherwise 0."""
     return float(option_of(text, question) == question.answers[0])
 
 
-def yes_no_score(text: str, question: Question) -> float:
+def yes_no_score(text: str, question: Query) -> float:
     """1 if yes or no is recognised and right, otherwise 0."""
     return float(yes_no_of(text) == question.answers[0])
 
 
-def same_text(text: str, question: Question) -> float:
+def same_text(text: str, question: Query) -> float:
     """1 if the answer is a reference, case and punctuation aside, otherwise 0."""
     return float(_bare(text) in map(_bare, question.answers))
 
@@ -68,12 +68,12 @@ def _bare(text: str) -> str:
     return text.strip().casefold().translate(str.maketrans("", "", string.punctuation)).strip()
 
 
-def score_columns(answered: Sequence[Answered]) -> tuple[float, ...]:
+def score_columns(answered: Sequence[Reply]) -> tuple[float, ...]:
     """Sum scores and questions."""
     return sum(x.score for x in answered), len(answered)
 
 
-def option_columns(answered: Sequence[Answered]) -> tuple[float, ...]:
+def option_columns(answered: Sequence[Reply]) -> tuple[float, ...]:
     """Sum scores, questions, and answers in which no option is recognised."""
     lost = sum(option_of(x.text, x.question) is None for x in answered)
     return *score_columns(answered), lost

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 KINDS = ("human_test", "augmented_test")
 TOLERANCE = 0.05  # relative, of a number
@@ -20,13 +20,13 @@ def _rows(folder: Path) -> Iterator[Row]:
             yield {**found, "answer": row.get("label"), "image": image}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     kind = files.one_of(row.get("type"), KINDS)
     name, text, answer = (files.text(row, x) for x in ("id", "question", "answer"))
-    return Question(name, row["image"], text, (answer,), kind, name)
+    return Query(name, row["image"], text, (answer,), kind, name)
 
 
-def _score(text: str, question: Question) -> float:
+def _score(text: str, question: Query) -> float:
     said, true = text.strip(), question.answers[0]
     numbers = _number(said), _number(true)
     if numbers[0] is not None and numbers[1]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 SPLIT = "testdev"
 
@@ -25,9 +25,9 @@ def _join(tables: Sequence[Iterable[Row]]) -> Iterator[Row]:
         yield {**row, "image": images.get(name) or files.image([Path("images")], name)}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     name, image, text = (files.text(row, x) for x in ("id", "imageId", "question"))
-    return Question(name, row["image"], text, (files.text(row, "answer"),), SPLIT, image)
+    return Query(name, row["image"], text, (files.text(row, "answer"),), SPLIT, image)
 
 
 BENCHMARK = Benchmark(

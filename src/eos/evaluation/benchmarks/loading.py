@@ -15,11 +15,11 @@ from eos.data.order import first_choice
 from eos.data.samples import Skipped, UnusableError, load_image
 from eos.errors import DataError
 from eos.evaluation.benchmarks.files import BROKEN, INCOMPLETE
-from eos.evaluation.benchmarks.questions import Benchmark, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, Query, Row
 from eos.evaluation.benchmarks.tables import Table, folder_table, hub_table
 
 MISSING_IMAGE, DUPLICATE = "missing image", "duplicate id"
-FEWER, PARTIAL = "fewer questions than published", "incomplete group"
+MISSING, PARTIAL = "missing question", "incomplete group"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Loaded:
         digest: of texts, answers and images.
     """
 
-    questions: dict[str, list[Question]]
+    questions: dict[str, list[Query]]
     skipped: tuple[Skipped, ...]
     digest: str
 
@@ -41,9 +41,10 @@ def load(benchmark: Benchmark, folder: Path | None, *, limit: int | None, seed: 
     """Load up to ``limit`` questions of each family, all if None; the seed draws them."""
     found, skipped = _read(benchmark, folder)
     if len(found) < benchmark.size:
-        reason = f"expected {benchmark.size} questions, found {len(found)}"
-        skipped.append(Skipped(benchmark.name, reason, FEWER))
-    chosen: dict[str, list[Question]] = {}
+        missing = benchmark.size - len(found)
+        reason = f"expected the {benchmark.size} published questions, found {len(found)}"
+        skipped.append(Skipped(benchmark.name, reason, MISSING, missing))
+    chosen: dict[str, list[Query]] = {}
     digest = hashlib.sha256()
     for family in dict.fromkeys(question.family for question in found):
         own = [question for question in found if question.family == family]
@@ -65,7 +66,8 @@ def _rows(benchmark: Benchmark, folder: Path | None) -> Iterable[Row]:
     """Open the dataset of the hub, or what a folder holds: tables or published files."""
     if folder is None:
         return benchmark.join([hub_table(table) for table in benchmark.tables])
-    place = folder / benchmark.name if (folder / benchmark.name).is_dir() else folder
+    inside = folder / benchmark.name
+    place = inside if inside.is_dir() and folder.name != benchmark.name else folder
     if not place.is_dir():
         raise DataError(f"expected a folder of {benchmark.title} at {place}, found none")
     tables = [folder_table(place, table) for table in benchmark.tables]
@@ -83,9 +85,9 @@ def expected(benchmark: Benchmark) -> str:
     return f"{named}, or the parquet files of {benchmark.tables[0].name}"
 
 
-def _read(benchmark: Benchmark, folder: Path | None) -> tuple[list[Question], list[Skipped]]:
+def _read(benchmark: Benchmark, folder: Path | None) -> tuple[list[Query], list[Skipped]]:
     """Make questions of all rows, each id once."""
-    found: dict[str, Question] = {}
+    found: dict[str, Query] = {}
     skipped: list[Skipped] = []
     try:
         for number, row in enumerate(_rows(benchmark, folder)):
@@ -104,7 +106,7 @@ def _read(benchmark: Benchmark, folder: Path | None) -> tuple[list[Question], li
 
 
 def _add(
-    benchmark: Benchmark, row: Row, name: str, found: dict[str, Question], skipped: list[Skipped]
+    benchmark: Benchmark, row: Row, name: str, found: dict[str, Query], skipped: list[Skipped]
 ) -> None:
     if BROKEN in row:
         skipped.append(row[BROKEN])
@@ -128,10 +130,10 @@ def _add(
 
 
 def _clusters(
-    questions: Sequence[Question], together: int | None, skipped: list[Skipped]
-) -> Iterator[list[Question]]:
+    questions: Sequence[Query], together: int | None, skipped: list[Skipped]
+) -> Iterator[list[Query]]:
     """Put together the questions that count only together, others each by itself."""
-    groups: dict[str, list[Question]] = {}
+    groups: dict[str, list[Query]] = {}
     for question in questions:
         name = question.id if together == 1 else question.cluster
         groups.setdefault(name, []).append(question)
@@ -144,10 +146,10 @@ def _clusters(
 
 
 def _usable(
-    clusters: Sequence[list[Question]], limit: int, skipped: list[Skipped], digest: "hashlib._Hash"
-) -> list[Question]:
+    clusters: Sequence[list[Query]], limit: int, skipped: list[Skipped], digest: "hashlib._Hash"
+) -> list[Query]:
     """Keep clusters whose images all decode, up to a number of questions."""
-    kept: list[Question] = []
+    kept: list[Query] = []
     left = iter(clusters)
     with ThreadPoolExecutor() as pool:
         while block := list(islice(left, limit - len(kept))):
@@ -167,12 +169,12 @@ def _usable(
     return kept
 
 
-def _marks(cluster: Sequence[Question]) -> list[str | Skipped]:
+def _marks(cluster: Sequence[Query]) -> list[str | Skipped]:
     """Give a digest of each question, or why it cannot be used."""
     return [_mark(question) for question in cluster]
 
 
-def _mark(question: Question) -> str | Skipped:
+def _mark(question: Query) -> str | Skipped:
     try:
         data = question.image()
         load_image(data, where=question.id)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Answered, Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Reply, Row
 from eos.evaluation.totals import mean
 
 SPLIT = "dev"
@@ -20,12 +20,12 @@ def _rows(folder: Path) -> Iterator[Row]:
         yield {**row, "image": partial(base64.b64decode, str(row.get("image")))}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     options = tuple(x for x in (_text(row, letter) for letter in "ABCD") if x)
     index, text = int(files.text(row, "index")), files.text(row, "question")
     answer = files.one_of(row.get("answer"), "ABCD"[: len(options)])
     group = str(index % ROTATION)
-    return Question(
+    return Query(
         str(index), row["image"], text, (answer,), SPLIT, group, options, _text(row, "hint")
     )
 
@@ -35,7 +35,7 @@ def _text(row: Row, name: str) -> str:
     return "" if found.lower() in ABSENT else found
 
 
-def _columns(answered: Sequence[Answered]) -> tuple[float, ...]:
+def _columns(answered: Sequence[Reply]) -> tuple[float, ...]:
     first = [x.score for x in answered if int(x.question.id) < ROTATION]
     every = all(x.score == 1 for x in answered)
     return every, 1, *answers.option_columns(answered)[1:], sum(first), len(first)

@@ -1,14 +1,14 @@
 """MMStar: questions that cannot be answered without the image, in 18 fine categories."""
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 from eos.evaluation.totals import family_mean, mean
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     name, text, kind = (files.text(row, x) for x in ("index", "question", "l2_category"))
     answer = files.one_of(row.get("answer"), "ABCD")
-    return Question(name, row["image"], text, (answer,), kind, name)
+    return Query(name, row["image"], text, (answer,), kind, name)
 
 
 BENCHMARK = Benchmark(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from eos.data.samples import UnusableError
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 FORMULAS = "HME100k"  # compared without blanks, with their case
 
@@ -20,20 +20,20 @@ def _rows(folder: Path) -> Iterator[Row]:
         yield {**found, "question_type": row.get("type"), "image": image}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     name, text, source = (files.text(row, x) for x in ("id", "question", "dataset"))
     given = tuple(str(x) for x in row.get("answer") or () if str(x).strip())
     if not given:
         raise UnusableError("expected an answer, found none", kind=files.INCOMPLETE)
     kind = files.text(row, "question_type")
-    return Question(name, row["image"], text, given, kind, name, kind=source)
+    return Query(name, row["image"], text, given, kind, name, kind=source)
 
 
-def _score(text: str, question: Question) -> float:
+def _score(text: str, question: Query) -> float:
     return float(any(_bare(x, question) in _bare(text, question) for x in question.answers))
 
 
-def _bare(text: str, question: Question) -> str:
+def _bare(text: str, question: Query) -> str:
     plain = text.strip().replace("\n", " ")
     if question.kind == FORMULAS:
         return plain.replace(" ", "")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Answered, Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Reply, Row
 from eos.evaluation.totals import Sums, family_mean, mean, ratio
 
 SPLITS = ("random", "popular", "adversarial")
@@ -21,14 +21,14 @@ def _rows(folder: Path) -> Iterator[Row]:
             yield {**found, "image": files.image([folder / "val2014", folder], image)}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     kind, image = files.one_of(row.get("category"), SPLITS), files.text(row, "image_source")
     answer = files.one_of(row.get("answer"), ("yes", "no"))
     name, text = f"{kind}/{files.text(row, 'question_id')}", files.text(row, "question")
-    return Question(name, row["image"], text, (answer,), kind, image)
+    return Query(name, row["image"], text, (answer,), kind, image)
 
 
-def _columns(answered: Sequence[Answered]) -> tuple[float, ...]:
+def _columns(answered: Sequence[Reply]) -> tuple[float, ...]:
     said = [answers.yes_no_of(x.text) for x in answered]
     true = [x for x in answered if x.question.answers[0] == "yes"]
     both, scores = sum(x.score for x in true), answers.score_columns(answered)

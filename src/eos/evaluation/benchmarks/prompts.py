@@ -6,7 +6,7 @@ continues it. Qwen: what VLMEvalKit, with which Qwen2-VL and its successors are 
 
 from collections.abc import Callable
 
-from eos.evaluation.benchmarks.questions import LETTERS, Question
+from eos.evaluation.benchmarks.questions import LETTERS, Query
 
 STYLES = ("llava", "qwen")
 YES_NO = " Please answer yes or no."
@@ -19,31 +19,31 @@ LETTER = "\nAnswer with the option's letter from the given choices directly."
 SELECT = "\nPlease select the correct answer from the options above."
 
 
-def short(question: Question, style: str) -> str:
+def short(question: Query, style: str) -> str:
     """Ask for a word or phrase."""
     return question.text + WORD[style]
 
 
-def yes_or_no(question: Question, style: str) -> str:
+def yes_or_no(question: Query, style: str) -> str:
     """Ask for yes or no; LLaVA's evaluation asks for a word instead."""
     plain = question.text.replace(YES_NO, "")
     return plain + (YES_NO if style == "qwen" else WORD["llava"])
 
 
-def as_it_is(question: Question, style: str) -> str:
+def as_it_is(question: Query, style: str) -> str:
     """Ask nothing but the question, which has its own instruction."""
     return question.text
 
 
-def letter(question: Question, style: str) -> str:
+def letter(question: Query, style: str) -> str:
     """Ask for the letter of an option that the question lists itself."""
     return f"Question: {question.text}{SELECT}" if style == "qwen" else question.text + LETTER
 
 
-def choice(context: str = "") -> Callable[[Question, str], str]:
+def choice(context: str = "") -> Callable[[Query, str], str]:
     """List the options and ask for a letter; ``context`` stands before a hint."""
 
-    def prompt(question: Question, style: str) -> str:
+    def prompt(question: Query, style: str) -> str:
         listed = [f"{x}. {text}" for x, text in zip(LETTERS, question.options, strict=False)]
         if style == "qwen":
             hint = [f"Hint: {question.hint}"] if question.hint else []
@@ -54,6 +54,6 @@ def choice(context: str = "") -> Callable[[Question, str], str]:
     return prompt
 
 
-def word(question: Question, style: str) -> str:
+def word(question: Query, style: str) -> str:
     """Ask for a word, as lmms-eval does for charts."""
     return question.text + (WORD["qwen"] if style == "qwen" else ONE_WORD)

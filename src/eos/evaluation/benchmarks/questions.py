@@ -17,7 +17,7 @@ LETTERS = "ABCDEFGH"
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """One question of a benchmark.
 
     Attributes:
@@ -44,10 +44,10 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answered:
+class Reply:
     """A question with a model's answer and its score."""
 
-    question: Question
+    question: Query
     text: str
     score: float
 
@@ -94,10 +94,10 @@ class Benchmark:
     files: Mapping[str, str]
     tables: tuple[HubTable, ...]
     size: int
-    question: Callable[[Row], Question | None]
-    prompt: Callable[[Question, str], str]
-    score: Callable[[str, Question], float]
-    columns: Callable[[Sequence[Answered]], Sequence[float]]
+    question: Callable[[Row], Query | None]
+    prompt: Callable[[Query, str], str]
+    score: Callable[[str, Query], float]
+    columns: Callable[[Sequence[Reply]], Sequence[float]]
     figures: Mapping[str, Figure]
     rows: Callable[[Path], Iterator[Row]] | None = None
     join: Callable[[Sequence[Iterable[Row]]], Iterable[Row]] = lambda tables: tables[0]

@@ -1,18 +1,18 @@
 """RealWorldQA: questions on photographs, many from cars, with options or short answers."""
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 FAMILY = "test"
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     name, text, answer = (files.text(row, x) for x in ("id", "question", "answer"))
     kind = "options" if answer in "ABCD" else "words"
-    return Question(name, row["image"], text, (answer,), FAMILY, name, kind=kind)
+    return Query(name, row["image"], text, (answer,), FAMILY, name, kind=kind)
 
 
-def _score(text: str, question: Question) -> float:
+def _score(text: str, question: Query) -> float:
     rule = answers.option_score if question.kind == "options" else answers.same_text
     return rule(text, question)
 

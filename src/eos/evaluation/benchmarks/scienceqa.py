@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 SPLIT = "test"
 
@@ -18,11 +18,11 @@ def _rows(folder: Path) -> Iterator[Row]:
             yield {**row, "id": name, "image": place.read_bytes}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     options, name = tuple(map(str, row.get("choices") or ())), files.text(row, "id")
     answer, text = files.letter(row.get("answer"), options), files.text(row, "question")
     hint = str(row.get("hint") or "").strip()
-    return Question(name, row["image"], text, (answer,), SPLIT, name, options, hint)
+    return Query(name, row["image"], text, (answer,), SPLIT, name, options, hint)
 
 
 BENCHMARK = Benchmark(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from eos.data.samples import UnusableError
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 
 FAMILY = "image"
 CHOICES = ("choice_a", "choice_b", "choice_c", "choice_d")
@@ -17,7 +17,7 @@ def _rows(folder: Path) -> Iterator[Row]:
         yield {**row, "image": files.image(places, row.get("data_id"))}
 
 
-def _question(row: Row) -> Question | None:
+def _question(row: Row) -> Query | None:
     if row.get("data_type") != FAMILY:
         if row.get("data_type") == "video":
             return None
@@ -28,7 +28,7 @@ def _question(row: Row) -> Question | None:
     options = tuple(files.text(row, x) for x in CHOICES)
     name, image, text = (files.text(row, x) for x in ("question_id", "data_id", "question"))
     answer = files.one_of(row.get("answer"), "ABCD")
-    return Question(name, row["image"], text, (answer,), FAMILY, image, options)
+    return Query(name, row["image"], text, (answer,), FAMILY, image, options)
 
 
 BENCHMARK = Benchmark(

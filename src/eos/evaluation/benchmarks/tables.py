@@ -50,8 +50,8 @@ def hub_table(table: HubTable) -> Table:
         except DataError as failure:
             failures.append(str(failure))
     raise DataError(
-        f"{failures[0]}. Give the benchmark's files by data (--data FOLDER), or download the "
-        "dataset where there is a network: `datasets` keeps it in its cache"
+        f"{'; '.join(failures)}. Give the benchmark's files by data (--data FOLDER), or download "
+        "the dataset where there is a network: `datasets` keeps it in its cache"
     )
 
 
@@ -61,7 +61,8 @@ def folder_table(folder: Path, table: HubTable) -> Table | None:
     for place in [folder / (table.subset or "."), folder]:
         if any((place / name).exists() for name in SAVED):
             return Table(open_table(HubData(name=str(place), split=split)))
-        found = sorted(place.rglob(f"{split}-*.parquet")) or sorted(place.glob("*.parquet"))
+        patterns = (f"**/{split}-*.parquet", f"**/{split}/*.parquet", "*.parquet")
+        found = next((x for x in (sorted(place.glob(y)) for y in patterns) if x), [])
         if found:
             names = tuple(map(str, found))
             return Table(open_table(HubData(name="parquet", files=names, split="train")))

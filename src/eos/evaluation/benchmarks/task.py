@@ -8,12 +8,14 @@ from eos.data.samples import load_image
 from eos.errors import ConfigError
 from eos.evaluation.benchmarks.loading import Loaded, load
 from eos.evaluation.benchmarks.prompts import STYLES
-from eos.evaluation.benchmarks.questions import Answered, Benchmark, Question
+from eos.evaluation.benchmarks.questions import Benchmark, Query, Reply
 from eos.evaluation.ledger import Prediction
 from eos.evaluation.tasks import Item, Task, TaskFamily
 from eos.evaluation.totals import Sums, Total, sums_of, totals
 
 DEFAULT_STYLE = STYLES[0]
+LEAST = 2  # questions, for a standard error
+IN_MEMORY = 128  # questions at once: images of benchmarks have megapixels
 
 
 def benchmark_task(
@@ -35,6 +37,8 @@ def benchmark_task(
     """
     if prompts not in STYLES:
         raise ConfigError(f"expected prompts of {', '.join(STYLES)}; found {prompts!r}")
+    if limit is not None and limit < LEAST:
+        raise ConfigError(f"expected a limit of at least {LEAST}; found {limit}")
     loaded = load(benchmark, None if folder is None else Path(folder), limit=limit, seed=seed)
     count = sum(map(len, loaded.questions.values()))
     return Task(
@@ -55,6 +59,7 @@ def benchmark_task(
         data=f"{benchmark.name} {prompts} {loaded.digest}",
         skipped=loaded.skipped,
         totals=partial(_totals, benchmark, loaded),
+        in_memory=IN_MEMORY,
     )
 
 
@@ -79,7 +84,7 @@ def _item(
     return Item(messages, question.answers, None, question.id, metric)
 
 
-def _score(benchmark: Benchmark, question: Question, prediction: str, _: Sequence[str]) -> float:
+def _score(benchmark: Benchmark, question: Query, prediction: str, _: Sequence[str]) -> float:
     return benchmark.score(prediction, question)
 
 
@@ -101,10 +106,10 @@ def _totals(
 def _sums(
     benchmark: Benchmark, loaded: Loaded, predictions: Mapping[str, Sequence[Prediction]]
 ) -> Sums:
-    groups: dict[tuple[str, str], list[Answered]] = {}
+    groups: dict[tuple[str, str], list[Reply]] = {}
     for family, found in predictions.items():
         for question, said in zip(loaded.questions[family], found, strict=True):
-            answered = Answered(question, said.prediction, said.score)
+            answered = Reply(question, said.prediction, said.score)
             groups.setdefault((question.cluster, family), []).append(answered)
     columns = {key: benchmark.columns(group) for key, group in groups.items()}
     return sums_of(columns, list(predictions))

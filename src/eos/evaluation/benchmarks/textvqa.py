@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eos.data.samples import UnusableError
 from eos.evaluation.benchmarks import answers, files, prompts
-from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Question, Row
+from eos.evaluation.benchmarks.questions import Benchmark, HubTable, Query, Row
 from eos.evaluation.benchmarks.vqa_words import vqa_accuracy
 
 SPLIT = "validation"
@@ -20,16 +20,16 @@ def _rows(folder: Path) -> Iterator[Row]:
         yield {**row, "image": files.image(places, f"{row.get('image_id')}.jpg")}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Row) -> Query:
     name, image, text = (files.text(row, x) for x in ("question_id", "image_id", "question"))
     given = tuple(map(str, row.get("answers") or ()))
     if len(given) < 2:
         reason = f"expected the answers of ten annotators, found {len(given)}"
         raise UnusableError(reason, kind=files.INCOMPLETE)
-    return Question(name, row["image"], text.capitalize(), given, SPLIT, image)
+    return Query(name, row["image"], text.capitalize(), given, SPLIT, image)
 
 
-def _score(text: str, question: Question) -> float:
+def _score(text: str, question: Query) -> float:
     return vqa_accuracy(text, question.answers)
 
 
