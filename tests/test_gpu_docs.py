@@ -74,7 +74,6 @@ def test_the_figures_are_computed():
 
 if __name__ == "__main__":
     print(
-        *benchmark_rows(),
         *table_rows(),
         search_forecast(read_config("paper-llava-1.5-7b")),
         sep="\n",
