@@ -137,7 +137,7 @@ def build_page(out: Path) -> list[Path]:
         return []
     from eos.report.build import build  # type: ignore[import-not-found]
 
-    return list(build([out], out / "report"))
+    return list(build([out], out / "report").other)
 
 
 def show_study(study: "Study") -> None:
