@@ -1,20 +1,25 @@
 """The programme's pieces: what they are made from, in which order, which rows studies have."""
 
+from dataclasses import replace
+
 import pytest
 
 from eos import Plan
 from eos.commands.programme import scope_of
 from eos.errors import ConfigError
+from eos.evaluation.reproduction import PieceRecord
 from eos.evaluation.tasks import find_task
 from eos.methods.registry import PRESETS
 from eos.programme.assembly import assemble, command_of
 from eos.programme.catalogue import ABLATIONS, STUDIES
-from eos.programme.pieces import Piece, digests, wanted
+from eos.programme.pieces import Piece, digests, is_done, record_path, wanted
 from eos.programme.rows import StudyInputs
+from eos.programme.running import Course, Underway
 from eos.programme.scope import BUDGETS, Scope
 from eos.programme.searches import config_of, searches
 from eos.programme.variations import central, moved, placed, with_parameter, without
 from eos.programme.workshop import Facts, canonical, run_name
+from eos.runs.files import write_atomically
 from eos.space.searched import load_searched
 from eos.space.specs import Target
 
@@ -54,6 +59,32 @@ def test_a_piece_stands_after_what_it_needs():
         digests([piece("b", "a"), piece("a")], model="m")
     chosen = wanted([piece("a"), piece("b", "a"), piece("c")], ["b"])
     assert [x.name for x in chosen] == ["a", "b"]
+
+
+def test_what_is_left_follows_from_what_others_of_the_kind_took(tmp_path):
+    made = [Piece(name, "study", f"{name}.json", print, work=10.0) for name in "abc"]
+    made[2] = replace(made[2], needs=("a",))
+    course = Course(tmp_path, made, digests(made, model="m"), jobs=2)
+    course.look()
+    assert course.left() == 15.0
+    assert [course.ready(x) for x in made] == [True, True, False]
+    course.done["a"] = 20.0  # twice as long as expected
+    course.underway["b"] = Underway(made[1], 1, 2)
+    assert course.expected() == {"b": 20.0, "c": 20.0}
+    assert course.left() == (10 + 20) / 2
+    assert [course.ready(x) for x in made] == [False, False, True]
+
+
+def test_a_piece_is_done_when_file_and_record_agree(tmp_path):
+    own = piece("a", x=1)
+    digest = digests([own], model="m")["a"]
+    assert not is_done(tmp_path, own, digest)
+    record = PieceRecord(name="a", kind="study", file="a.json", inputs=digest, seconds=1.0)
+    write_atomically(record_path(tmp_path, "a"), record.model_dump_json())
+    assert not is_done(tmp_path, own, digest)  # without its file
+    (tmp_path / "a.json").write_text("{}")
+    assert is_done(tmp_path, own, digest)
+    assert not is_done(tmp_path, own, digests([piece("a", x=2)], model="m")["a"])
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from eos import Plan
 from eos.cli import main
 from eos.commands.programme import run_programme
 from eos.commands.validate import validate_file
 from eos.evaluation.reproduction import Examples, Programme
 from eos.evaluation.study import Study
-from eos.methods.registry import PRESETS
 from eos.programme.catalogue import PRESETS_FIRST, STUDIES
 from eos.programme.scope import Scope
 
@@ -180,18 +180,20 @@ def test_launched_processes_share_the_pieces(sibling, quiet, tmp_path):
     assert len(list(tmp_path.glob("logs/worker-*.log"))) == 2
 
 
-def test_an_ablation_takes_plans_that_are_given(whole, sibling, tmp_path, capsys):
-    out, _ = whole
-    given = ["--search", str(out / "plans" / "eos-1@64.json"), "--budgets", "64,16"]
-    command = ["ablate", "placement", f"backbone={sibling}", "--out", str(tmp_path), "--limit", "2"]
-    command += [*given, "--task", "mini:digit", "--quiet", "--jobs", "1", "--json"]
+def test_an_ablation_takes_plans_that_are_given(sibling, tmp_path, capsys):
+    given = tmp_path / "plan.json"
+    Plan.preset("even", budget=64, num_layers=3).save(given)
+    command = ["ablate", "placement", f"backbone={sibling}", "--out", str(tmp_path / "out")]
+    command += ["--search", str(given), "--budgets", "64,16", "--limit", "2"]
+    command += ["--task", "mini:digit", "--quiet", "--jobs", "1", "--json"]
     assert main(command) == 0
     study = json.loads(capsys.readouterr().out)
-    assert not (tmp_path / "searches").exists()
+    assert not (tmp_path / "out" / "searches").exists()
     assert study["name"] == "placement"
     base = next(row for row in study["rows"] if row["name"] == "eos@16")
-    given = json.loads((out / "plans" / "eos-1@64.json").read_text())
-    assert [x["layer"] for x in base["plan"]["steps"]] == [x["layer"] for x in given["steps"]]
+    layers = [step["layer"] for step in base["plan"]["steps"]]
+    assert layers == [step.layer for step in Plan.load(given).steps]
+    assert base["cost"]["final_tokens"] == 16
 
 
 def test_a_dry_run_lists_the_pieces_and_makes_none(sibling, tmp_path, capsys):
@@ -210,8 +212,3 @@ def test_a_failing_worker_is_named_with_its_piece(sibling, tmp_path, capsys):
     broken.write_text("{}")
     assert main(arguments(sibling, tmp_path / "out", "--search", str(broken))) == 1
     assert "plan.json" in capsys.readouterr().err
-
-
-def test_every_preset_is_compared():
-    assert Scope().presets is None
-    assert set(PRESETS) >= {"fastv", "even", "random"}

@@ -1,7 +1,6 @@
 """What `eos reproduce` and `eos ablate` share: options, the scope they make, running, showing."""
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,19 +184,15 @@ def _draw(update: Update, course: "Course") -> None:
 def show_pieces(course: "Course") -> None:
     """Print every piece, whether it is done, and about how long it takes."""
     course.look()
+    expected, kinds = course.expected(), dict[str, float]()
     rows = []
     for piece in course.pieces:
-        done = piece.name in course.done
-        rows.append([piece.name, piece.file, "done" if done else clock(course.expected(piece))])
+        seconds = expected.get(piece.name)
+        rows.append([piece.name, piece.file, "done" if seconds is None else clock(seconds)])
+        kinds[piece.kind] = kinds.get(piece.kind, 0.0) + (seconds or 0.0)
     print(text_table(["piece", "file", "time"], rows, left=2))
-    todo = len(course.pieces) - len(course.done)
+    print(", ".join(f"{kind} {clock(seconds)}" for kind, seconds in kinds.items()))
     print(
-        f"{todo} of {len(course.pieces)} pieces to make, about {clock(course.left())} with "
-        f"{course.jobs} at once"
+        f"{len(expected)} of {len(course.pieces)} pieces to make, about {clock(course.left())} "
+        f"with {course.jobs} at once"
     )
-    by_kind: dict[str, float] = {}
-    for piece in course.pieces:
-        if piece.name not in course.done:
-            by_kind[piece.kind] = by_kind.get(piece.kind, 0.0) + course.expected(piece)
-    print(", ".join(f"{kind} {clock(seconds)}" for kind, seconds in by_kind.items()))
-    sys.stdout.flush()

@@ -103,8 +103,7 @@ class Crew:
         if "progress" in message:
             course.underway[worker.piece.name] = Underway(worker.piece, *message["progress"])
         else:
-            course.underway.pop(worker.piece.name)
-            course.done.add(worker.piece.name)
+            course.finish(worker.piece)
             worker.piece = None
 
 

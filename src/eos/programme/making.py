@@ -86,7 +86,7 @@ def make_search(workshop: Workshop, progress: Progress, *, spec: SearchSpec) -> 
         out=workshop.run_folder(spec.name),
         watch=watch,
     )
-    found.plans[spec.budget].model_copy(update={"provenance": found.plan.provenance}).save(path)
+    found.plans[spec.budget].save(path)
 
 
 def given_plan(spec: str, budget: int) -> Plan:

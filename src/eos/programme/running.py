@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from eos.evaluation.reproduction import PieceRecord, Programme
 from eos.programme.pieces import Piece, is_done, read_record, record_path
@@ -32,7 +33,7 @@ class Course:
         pieces: all of them, each after those that it needs.
         digests: of their inputs.
         jobs: pieces that are made at once, on all machines together.
-        done: names of those that are made.
+        done: seconds that those took which are made, by name.
         underway: those that are being made here.
     """
 
@@ -40,7 +41,7 @@ class Course:
     pieces: Sequence[Piece]
     digests: Mapping[str, str]
     jobs: int = 1
-    done: set[str] = field(default_factory=set)
+    done: dict[str, float] = field(default_factory=dict)
     underway: dict[str, Underway] = field(default_factory=dict)
 
     def look(self) -> None:
@@ -49,32 +50,40 @@ class Course:
             if piece.name not in self.done and is_done(
                 self.folder, piece, self.digests[piece.name]
             ):
-                self.done.add(piece.name)
+                self.finish(piece)
+
+    def finish(self, piece: Piece) -> None:
+        """Note that a piece is made."""
+        record = read_record(self.folder, piece.name)
+        self.done[piece.name] = 0.0 if record is None else record.seconds
+        self.underway.pop(piece.name, None)
 
     def ready(self, piece: Piece) -> bool:
         """Whether a piece can be made now."""
-        before = {*piece.needs, *piece.after}
-        return piece.name not in self.done | set(self.underway) and before <= self.done
+        idle = piece.name not in self.done and piece.name not in self.underway
+        return idle and {*piece.needs, *piece.after} <= set(self.done)
 
-    def expected(self, piece: Piece) -> float:
-        """Guess the seconds of a piece from its work, and from what others of its kind took."""
-        known = {x.name: x for x in self.pieces}
+    def expected(self) -> dict[str, float]:
+        """Guess the seconds of each piece that is not done, from what others of its kind took."""
         rates: dict[str, list[float]] = {}
-        for name in self.done:
-            record, own = read_record(self.folder, name), known[name]
-            if record is not None and own.work > 1:
-                rates.setdefault(own.kind, []).append(record.seconds / own.work)
-        measured = rates.get(piece.kind) or [rate for found in rates.values() for rate in found]
-        return piece.work * (sum(measured) / len(measured) if measured else 1.0)
+        for piece in self.pieces:
+            if piece.name in self.done and piece.work > 1:
+                rates.setdefault(piece.kind, []).append(self.done[piece.name] / piece.work)
+        means = {kind: fmean(found) for kind, found in rates.items()}
+        other = fmean(means.values()) if means else 1.0
+        return {
+            piece.name: piece.work * means.get(piece.kind, other)
+            for piece in self.pieces
+            if piece.name not in self.done
+        }
 
     def left(self) -> float:
         """Guess the seconds until all is made."""
         total = 0.0
-        for piece in self.pieces:
-            if piece.name not in self.done:
-                now = self.underway.get(piece.name)
-                share = now.done / now.total if now is not None and now.total else 0.0
-                total += self.expected(piece) * (1 - share)
+        for name, seconds in self.expected().items():
+            now = self.underway.get(name)
+            share = now.done / now.total if now is not None and now.total else 0.0
+            total += seconds * (1 - share)
         return total / self.jobs
 
 
@@ -112,8 +121,7 @@ def run_here(workshop: Workshop, course: Course, watch: Watcher) -> None:
 
         progress(0, 0, "")
         make_piece(workshop, piece, progress=progress)
-        course.underway.clear()
-        course.done.add(piece.name)
+        course.finish(piece)
         watch(course)
 
 
