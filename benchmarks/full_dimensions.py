@@ -69,8 +69,8 @@ def generate(backbone: eos.Backbone, inputs: dict[str, Any], plan: eos.Plan | No
     with torch.no_grad():
         if plan is None:
             return held_bytes(model.generate(**inputs, **options).past_key_values)
-        with eos.reduced(backbone, plan) as smaller:
-            return held_bytes(smaller.generate(**inputs, **options).past_key_values)
+        with eos.reduced(backbone, plan):
+            return held_bytes(model.generate(**inputs, **options).past_key_values)
 
 
 def expected_bytes(plan: eos.Plan | None, inputs: dict[str, Any], backbone: eos.Backbone) -> int:

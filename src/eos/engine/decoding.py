@@ -90,7 +90,7 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
     assert call.cache is not None
     stage, new = trace.stages[call.index].to(call.states), call.states.shape[1]
     later = call.cache.get_seq_length(call.index) - stage.slots.shape[1] + new
-    total = trace.tokens + later
+    total, held = trace.tokens + later, backbone.held(call.cache, call.index) + new
     mask, source = call.mask, trace.stages[backbone.mask_source(call.index)]
     like = mask if trace.like is None else trace.like
     misfit = source.slots.shape[1] < trace.tokens or (mask is None and stage.filler is not None)
@@ -101,7 +101,6 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
     if mask is not None:
         added = torch.arange(trace.tokens, total, device=stage.slots.device)
         columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
-        held = backbone.held(call.cache, call.index) + new
         mask = cut_columns(mask, columns[:, -held:], total=total)
         if stage.filler is not None:
             mask = shut(mask, pad(stage.filler, (0, later))[:, -held:])
@@ -111,6 +110,5 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
         ids = start + torch.arange(new, device=start.device)
         call = replace(call, rotary=backbone.rotary(call.states, ids, call.index), position_ids=ids)
     if stage.weights is not None:
-        held = backbone.held(call.cache, call.index) + new
         call = replace(call, weights=pad(stage.weights, (0, later), value=1.0)[:, -held:])
     return call

@@ -57,13 +57,18 @@ def relax(here: GroupStep, *, sites: Mapping[int, Site], relaxation: Relaxation)
             stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
             stage = weighed(stage, everyone, factors)
         stage = weighed(stage, places, weights)
-    now, before = stage.weights, here.stage.weights
+    heavy = stage.weights
     if site.mass and selected.dropped.shape[1]:
-        before = None if before is None else before.gather(1, places)
-        tokens = take(here.states, places)
-        added = mass_added(tokens, before, selected, omega=site.omega, mass=site.mass)
-        now = heavier(stage, kept, added)
-    return Outcome(stays, None if anchors is None else (kept, anchors), now)
+        heavy = heavier(stage, kept, site_mass(here, selected, site))
+    return Outcome(stays, None if anchors is None else (kept, anchors), heavy)
+
+
+def site_mass(here: GroupStep, selected: Selection, site: Site) -> Tensor:
+    """Attention weight that kept tokens take over at one site, ``[b, K]``."""
+    before = here.stage.weights
+    before = None if before is None else before.gather(1, here.places)
+    tokens = take(here.states, here.places)
+    return mass_added(tokens, before, selected, omega=site.omega, mass=site.mass)
 
 
 def softened(here: GroupStep, scores: Tensor, *, site: Site, relaxation: Relaxation) -> Outcome:

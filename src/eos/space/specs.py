@@ -40,8 +40,8 @@ def read_spec(
     """
     hub = _hub(spec, budget)
     if hub is not None:
-        name, repo, budgets = hub
-        return [(own, _load_hub(repo, count, kind=kind)) for own, count in _at(name, budgets)]
+        name, repo, counts = hub
+        return [(own, _load_hub(repo, count, kind=kind)) for own, count in _at(name, counts)]
     file = _file(spec)
     if file is not None:
         name, path = file
