@@ -132,7 +132,8 @@ def _after(before: Stage, stage: Stage, valid: Tensor, *, past: Tensor) -> Stage
     """
     positions = filler = None
     if before.positions is not None or stage.positions is not None:
-        real, start = valid.gather(1, stage.slots) & stage.present, past.sum(dim=1, keepdim=True)
+        valid, start = valid.to(stage.slots.device), past.sum(dim=1, keepdim=True)
+        real, start = valid.gather(1, stage.slots) & stage.present, start.to(valid.device)
         start = start if before.positions is None else before.positions[:, -1:] + 1
         new = start + (real.long().cumsum(dim=1) - 1).clamp_min(0)
         old = torch.zeros_like(before.slots) if before.positions is None else before.positions
