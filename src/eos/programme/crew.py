@@ -120,7 +120,7 @@ def crew(
     order = {
         "folder": str(folder),
         "scope": scope.model_dump(mode="json"),
-        "threads": max(1, (os.cpu_count() or 1) // jobs),
+        "threads": _threads(jobs),
         "studies": None if studies is None else list(studies),
     }
     workers: list[WorkerProcess] = []
@@ -133,6 +133,13 @@ def crew(
         for worker in workers:
             worker.process.kill()
             worker.process.wait()
+
+
+def _threads(jobs: int) -> int:
+    """Divide the processors among the workers of this machine, unless the user has chosen."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return max(1, int(os.environ["OMP_NUM_THREADS"].split(",")[0]))
+    return max(1, (os.cpu_count() or 1) // (jobs * int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 def _start(number: int, folder: Path, order: dict[str, Any]) -> WorkerProcess:
