@@ -11,11 +11,11 @@ import eos
 from eos import ConfigError, SearchConfig, cli
 from eos.commands.keys import FILE, search_keys
 from eos.data.settings import WorldData
+from eos.searching.curves import Profile
 from eos.searching.files import read_config, trace_values
 from eos.searching.keys import config_keys, keys_file
 from eos.searching.opening import pick_sources
 from eos.searching.preview import preview_search
-from eos.searching.profile import Profile
 from eos.space.plan import Plan
 from tests.test_search_plans import QUICK, SMALL, searched
 

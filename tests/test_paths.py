@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from eos import ConfigError, Plan, Step
+from eos.searching.curves import Point, Profile, screening_count
 from eos.searching.explore import candidates, references
 from eos.searching.paths import BUCKETS, count_grid, predicted_loss, read_costs, shortest_path
-from eos.searching.profile import Point, Profile, counts, screening_count
+from eos.searching.profile import counts
 from eos.searching.space import Space
 from eos.space.cost import LLAMA_7B
 

@@ -13,9 +13,9 @@ import torch
 import eos
 from eos import ConfigError, Plan, SearchConfig, Theta, cli
 from eos.data.settings import WorldData
+from eos.searching.curves import Profile
 from eos.searching.moves import OPERATORS
 from eos.searching.planner import scorers_by_site
-from eos.searching.profile import Profile
 from eos.searching.refine import refined_steps, signal_to_noise
 from eos.searching.search import search as find
 from tests.test_search_cli import launched

@@ -6,8 +6,8 @@ import eos
 from eos import Plan, PlanError, Theta
 from eos.evaluation.specs import named_plans
 from eos.models.processor import fingerprint, locate
+from eos.searching.curves import Profile
 from eos.searching.paths import read_costs, shortest_path
-from eos.searching.profile import Profile
 from eos.searching.space import Space
 from eos.space.searched import load_searched, searched
 

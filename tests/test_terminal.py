@@ -26,9 +26,9 @@ from eos.report.latency import show_latency
 from eos.report.layout import Grid, show_grid
 from eos.report.profile import best_curves, show_profile
 from eos.report.search import show_search
+from eos.searching.curves import Profile
 from eos.searching.explore import StageRecord
 from eos.searching.measure import Gap
-from eos.searching.profile import Profile
 from eos.searching.run import Status
 
 PACKAGED = Path(eos.__file__).parent / "results" / "miniature"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from eos.evaluation import verify
+from eos.evaluation.verification import Verification
 from eos.operator import corners
 
 
@@ -49,4 +50,17 @@ def test_a_wrong_operator_does_not_pass(monkeypatch, corner):
 
 
 def test_nan_does_not_pass():
-    assert not verify.Check("merge", "float32", 1, float("nan"), 1.0).passed
+    shown = {"corner": "merge", "dtype": "float32", "cases": 1, "tolerance": 1.0}
+    assert not verify.Check(**shown, discrepancy=float("nan")).passed
+    assert verify.Check(**shown, discrepancy=0.5).passed
+
+
+def test_the_file_is_read_back(verification, tmp_path):
+    verification.save(tmp_path / "verify.json")
+    assert Verification.load(tmp_path / "verify.json") == verification
+    broken = verify.Check(
+        corner="merge", dtype="float32", cases=1, discrepancy=float("nan"), tolerance=1.0
+    )
+    changed = verification.model_copy(update={"listing": (broken,)})
+    changed.save(tmp_path / "verify.json")
+    assert not Verification.load(tmp_path / "verify.json").passed

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
-
-from eos.config import Frozen
 
 IGNORED = -100  # label of positions without a loss, as in transformers
 
@@ -40,16 +37,6 @@ class Vision:
         rows = (self.states, self.cls_attention, self.keys, *self.last)
         states, attention, keys, queries, last = (x.repeat_interleave(times, dim=0) for x in rows)
         return Vision(states, attention, keys, (queries, last), self.project)
-
-
-class Dims(Frozen):
-    """Sizes of one LLaMA-type decoder layer: D, F, H, G and E of `FLOPS_FORMULA`."""
-
-    hidden: PositiveInt
-    intermediate: PositiveInt
-    heads: PositiveInt
-    kv_heads: PositiveInt
-    head_dim: PositiveInt
 
 
 def take(values: Tensor, index: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from eos.errors import ConfigError
 if TYPE_CHECKING:
     from eos.data.samples import Source
     from eos.models.backbone import Backbone
-    from eos.searching.profile import Profile
+    from eos.searching.curves import Profile
     from eos.searching.settings import SearchConfig
 
 WIDTH = 100  # of tables that go to a file

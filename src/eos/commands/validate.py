@@ -27,9 +27,12 @@ def schemas() -> "dict[str, type[Artifact]]":
     """List the schemas of all files that are read or written."""
     from eos.evaluation.fidelity import Fidelity
     from eos.evaluation.latency import LatencyReport
+    from eos.evaluation.reproduction import Examples, Programme, Trajectory
     from eos.evaluation.results import Results
     from eos.evaluation.settings import Settings
-    from eos.searching.profile import Profile
+    from eos.evaluation.study import Study
+    from eos.evaluation.verification import Verification
+    from eos.searching.curves import Profile
     from eos.searching.settings import SearchConfig
     from eos.space.plan import Plan
     from eos.space.theta import ThetaFile
@@ -43,6 +46,11 @@ def schemas() -> "dict[str, type[Artifact]]":
         "eos.fidelity/1": Fidelity,
         "eos.profile/1": Profile,
         "eos.latency/1": LatencyReport,
+        "eos.study/1": Study,
+        "eos.programme/1": Programme,
+        "eos.trajectory/1": Trajectory,
+        "eos.examples/1": Examples,
+        "eos.verify/1": Verification,
     }
 
 

@@ -1,7 +1,5 @@
 """`eos verify`: the operator against references at its corners."""
 
-import json
-
 import typer
 
 from eos.commands.options import AsJson
@@ -14,7 +12,7 @@ def verify(as_json: AsJson = False) -> None:
 
     verification = run_verification()
     if as_json:
-        print(json.dumps(verification.to_dict(), indent=2))
+        print(verification.to_json(), end="")
     else:
         show_verification(verification)
     if not verification.passed:

@@ -17,9 +17,10 @@ from eos.errors import ConfigError, DataError, numbered
 from eos.evaluation.answering import Answerer, QuestionBatch, batches, blanked
 from eos.evaluation.ledger import Ledger, Prediction
 from eos.evaluation.own_data import MetricName, choose_task
-from eos.evaluation.results import Results, summarise
+from eos.evaluation.results import Results
 from eos.evaluation.settings import Settings, join_folder
 from eos.evaluation.specs import named_plans
+from eos.evaluation.summary import summarise
 from eos.evaluation.tasks import Item, Task
 from eos.models.backbone import Backbone, load_backbone
 from eos.models.devices import device_of

@@ -1,56 +1,22 @@
 """Results: the scores of an evaluation, in the ``results.json`` of its folder.
 
-Each run's accuracies with standard errors, beside the full model's on the same questions.
+Each run's accuracies with standard errors, beside the full model's on the same questions. Read
+without torch, which reports need not have.
 """
 
-from collections.abc import Mapping, Sequence
 from math import nan
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from eos.config import Artifact, Frozen
+from eos.config import Artifact
 from eos.errors import ConfigError
-from eos.estimates import DIGITS
-from eos.evaluation.estimates import (
-    Score,
-    macro,
-    score,
-    write_accuracy,
-    write_difference,
-    write_interval,
-)
-from eos.evaluation.ledger import Ledger, Prediction
-from eos.evaluation.settings import FULL, Settings
-from eos.evaluation.tasks import Task
-from eos.space.plan import Expected, Plan
+from eos.evaluation.estimates import Score, write_accuracy, write_difference, write_interval
+from eos.evaluation.rows import FamilyInfo, ResultRow
 from eos.tables import text_table
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # an optional package
-
-
-class FamilyInfo(Frozen):
-    """A family of questions: group, what it imitates, how many, and what guessing would give.
-
-    The chance level is in points of 100; None if it is unknown.
-    """
-
-    group: str
-    imitates: str
-    n: int
-    chance: float | None
-
-
-class ResultRow(Frozen):
-    """One run: what it costs, and how well it answers; groups and average are over families."""
-
-    name: str
-    cost: Expected
-    families: dict[str, Score]
-    groups: dict[str, Score]
-    average: Score
 
 
 class Results(Artifact):
@@ -122,40 +88,6 @@ PRINTED = ("run", "final", "FLOPs", "accuracy", "difference", "95% interval")
 WRITTEN = (write_accuracy, write_difference, write_interval)
 
 
-def summarise(settings: Settings, task: Task, ledger: Ledger, *, unreduced: Plan) -> Results:
-    """Score all runs that have answered every question; ``unreduced`` has the full model's cost."""
-    counts = task.counts(settings.split, settings.limit)
-    answered = {run: _answered(counts, ledger, run) for run in settings.runs}
-    whole = {run: found for run, found in answered.items() if found is not None}
-    full = whole[FULL]
-    families = {
-        name: FamilyInfo(
-            group=task.families[name].group,
-            imitates=task.families[name].imitates,
-            n=len(full[name]),
-            chance=_chance(full[name]),
-        )
-        for name in settings.families
-    }
-    rows = [
-        _row(run, settings.runs[run] or unreduced, found, full=full, families=families)
-        for run, found in whole.items()
-    ]
-    return Results(
-        backbone=settings.backbone,
-        fingerprint=settings.fingerprint,
-        num_layers=unreduced.num_layers,
-        visual_tokens=unreduced.visual_tokens,
-        task=task.name,
-        note=task.note,
-        split=settings.split,
-        seed=settings.seed,
-        blank=settings.blank,
-        families=families,
-        rows=rows,
-    )
-
-
 def _flat(row: ResultRow, own: Score) -> dict[str, Any]:
     """Write a run's cost and one of its scores as the cells of a row."""
     paired = own.difference
@@ -170,45 +102,3 @@ def _flat(row: ResultRow, own: Score) -> dict[str, Any]:
         "low": nan if paired is None else paired.low,
         "high": nan if paired is None else paired.high,
     }
-
-
-def _answered(
-    counts: Mapping[str, int], ledger: Ledger, run: str
-) -> dict[str, list[Prediction]] | None:
-    """A run's predictions by family in the order of the questions; None if some are missing."""
-    found = {}
-    for family, count in counts.items():
-        own = ledger.of(run, family)
-        if any(number not in own for number in range(count)):
-            return None
-        found[family] = [own[number] for number in range(count)]
-    return found
-
-
-def _chance(predictions: Sequence[Prediction]) -> float | None:
-    known = [p.chance for p in predictions if p.chance is not None]
-    return round(100 * fmean(known), DIGITS) if len(known) == len(predictions) else None
-
-
-def _row(
-    run: str,
-    plan: Plan,
-    found: Mapping[str, list[Prediction]],
-    *,
-    full: Mapping[str, list[Prediction]],
-    families: Mapping[str, FamilyInfo],
-) -> ResultRow:
-    scores = {}
-    for family, own in found.items():
-        reference = None if run == FULL else [p.score for p in full[family]]
-        scores[family] = score([p.score for p in own], reference)
-    groups: dict[str, list[Score]] = {}
-    for family, info in families.items():
-        groups.setdefault(info.group, []).append(scores[family])
-    return ResultRow(
-        name=run,
-        cost=plan.expected,
-        families=scores,
-        groups={name: macro(own) for name, own in groups.items()},
-        average=macro(list(scores.values())),
-    )

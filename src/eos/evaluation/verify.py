@@ -5,14 +5,13 @@ Three parts: the paper's own check with its seed and its finite stand-ins for th
 their limits.
 """
 
-from dataclasses import asdict, dataclass
 from itertools import product
 from math import inf
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from eos.evaluation.verification import Check, StandIn, Verification
 from eos.operator.corners import CORNERS
 from eos.operator.operate import Omega, unified_operator
 
@@ -48,56 +47,14 @@ STAND_IN_TRIALS = {LISTING_SHAPE: 2000, (64, 512, 128): 100}
 STAND_IN_BOUND = 1e-5
 
 
-@dataclass(frozen=True)
-class Check:
-    """The worst discrepancy seen between the operator and a reference, against its tolerance."""
-
-    corner: str
-    dtype: str
-    cases: int
-    discrepancy: float
-    tolerance: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether it is within tolerance (a NaN is not)."""
-        return self.discrepancy <= self.tolerance
-
-
-@dataclass(frozen=True)
-class StandIn:
-    """How often τ = 1e-4 differs from hard merging by more than 1e-5."""
-
-    shape: tuple[int, int, int]
-    seeds: int
-    share_above: float
-    worst: float
-
-
-@dataclass(frozen=True)
-class Verification:
-    """All that `eos verify` reports."""
-
-    listing: list[Check]
-    limits: list[Check]
-    near_ties: int
-    stand_ins: list[StandIn]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check is within its tolerance."""
-        return all(check.passed for check in [*self.listing, *self.limits])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Lay out for JSON."""
-        return {"schema": "eos.verification/1", "passed": self.passed, **asdict(self)}
-
-
 def verify() -> Verification:
     """Run all three parts."""
     limits, near_ties = check_limits()
     return Verification(
-        check_listing(), limits, near_ties, [measure_stand_in(shape) for shape in STAND_IN_TRIALS]
+        listing=check_listing(),
+        limits=limits,
+        near_ties=near_ties,
+        stand_ins=[measure_stand_in(shape) for shape in STAND_IN_TRIALS],
     )
 
 
@@ -106,11 +63,11 @@ def check_listing() -> list[Check]:
     tokens = draw(LISTING_SHAPE, LISTING_SEED)
     return [
         Check(
-            corner,
-            "float32",
-            1,
-            _gap(operated(tokens, omega), CORNERS[corner](*tokens)),
-            LISTING_TOLERANCE[corner],
+            corner=corner,
+            dtype="float32",
+            cases=1,
+            discrepancy=_gap(operated(tokens, omega), CORNERS[corner](*tokens)),
+            tolerance=LISTING_TOLERANCE[corner],
         )
         for corner, omega in STAND_INS.items()
     ]
@@ -135,11 +92,11 @@ def check_limits() -> tuple[list[Check], int]:
             worst.setdefault((corner, dtype), []).append(gap)
     checks = [
         Check(
-            corner,
-            str(dtype).removeprefix("torch."),
-            len(gaps),
-            max(gaps),
-            _limit_tolerance(corner, dtype),
+            corner=corner,
+            dtype=str(dtype).removeprefix("torch."),
+            cases=len(gaps),
+            discrepancy=max(gaps),
+            tolerance=_limit_tolerance(corner, dtype),
         )
         for (corner, dtype), gaps in worst.items()
     ]
@@ -154,7 +111,7 @@ def measure_stand_in(shape: tuple[int, int, int]) -> StandIn:
         tokens = draw(shape, seed)
         gaps.append(_gap(operated(tokens, STAND_INS["merge"]), CORNERS["merge"](*tokens)))
     above = sum(gap > STAND_IN_BOUND for gap in gaps)
-    return StandIn(shape, seeds, above / seeds, max(gaps))
+    return StandIn(shape=shape, seeds=seeds, share_above=above / seeds, worst=max(gaps))
 
 
 def draw(shape: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor]:

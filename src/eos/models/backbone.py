@@ -17,7 +17,8 @@ from eos.models.devices import default_device, device_of
 from eos.models.families import family_of
 from eos.models.processor import locate
 from eos.models.sharding import gathered
-from eos.tokens import Dims, take
+from eos.sizes import Dims
+from eos.tokens import take
 
 
 @dataclass

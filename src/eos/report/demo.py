@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from eos.evaluation.results import ResultRow, Results
+from eos.evaluation.results import Results
+from eos.evaluation.rows import ResultRow
 from eos.report.evaluation import markdown
 from eos.report.search import OPERATOR_COLUMNS, regime_rows
 from eos.searching.result import SearchResult

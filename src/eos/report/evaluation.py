@@ -12,7 +12,8 @@ from eos.evaluation.estimates import (
     write_difference,
     write_interval,
 )
-from eos.evaluation.results import ResultRow, Results
+from eos.evaluation.results import Results
+from eos.evaluation.rows import ResultRow
 from eos.report.layout import Cell, Grid, show_grid
 
 COSTS = ("final", "mean", "FLOPs")

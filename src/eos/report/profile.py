@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from eos.report.layout import Grid, show_grid
-from eos.searching.profile import Profile
+from eos.searching.curves import Profile
 
 
 def best_curves(profile: Profile) -> dict[int, tuple[str, list[int], list[float], list[float]]]:

@@ -1,9 +1,12 @@
 """The tables of `eos verify`."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
-from eos.evaluation.verify import STAND_IN_BOUND, Check, Verification
+from eos.evaluation.verification import Check, Verification
+from eos.evaluation.verify import STAND_IN_BOUND
 from eos.report.layout import Cell, Grid, show_grid
 
 
@@ -26,7 +29,7 @@ def show_verification(verification: Verification, *, width: int | None = None) -
     console.print("[green]verified[/green]" if verification.passed else "[red]NOT verified[/red]")
 
 
-def _grid(title: str, checks: list[Check]) -> Grid:
+def _grid(title: str, checks: Sequence[Check]) -> Grid:
     rows: list[list[Cell]] = []
     for check in checks:
         verdict = Text("ok") if check.passed else Text("above", style="red")

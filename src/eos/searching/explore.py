@@ -19,10 +19,10 @@ from random import Random
 from eos.config import Frozen
 from eos.errors import ConfigError
 from eos.estimates import Estimate
+from eos.searching.curves import Profile
 from eos.searching.judge import Judge
 from eos.searching.moves import MOVES, OPERATORS, Ranking, neighbours
 from eos.searching.paths import predicted_loss, read_costs, shortest_path
-from eos.searching.profile import Profile
 from eos.searching.race import Entrant, race, rungs
 from eos.searching.space import Space
 from eos.space.plan import Plan

@@ -15,7 +15,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from eos.searching.profile import Profile
+from eos.searching.curves import Profile
 from eos.searching.space import Space
 from eos.space.cost import layer_flops
 from eos.space.step import Step

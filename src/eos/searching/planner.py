@@ -18,13 +18,14 @@ from eos.models.backbone import Backbone
 from eos.models.processor import Processor, fingerprint, load_processor, model_name
 from eos.models.sharding import shard
 from eos.runs.journal import Journal
+from eos.searching.curves import Profile
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.opening import describe_environment
 from eos.searching.processes import Processes
-from eos.searching.profile import Origin, Profile, measure_profile
+from eos.searching.profile import Origin, measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe
 from eos.searching.run import MOST_SKIPPED, note_skipped, skipped_journal

@@ -18,6 +18,7 @@ from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.devices import device_of
 from eos.models.processor import Processor, load_processor, model_name
+from eos.searching.curves import screening_count
 from eos.searching.explore import (
     BEGINNINGS,
     CAUTIONS,
@@ -31,7 +32,7 @@ from eos.searching.moves import MOVES, neighbours
 from eos.searching.objective import default_flops
 from eos.searching.planner import budget_space, scorers_by_site
 from eos.searching.processes import Processes
-from eos.searching.profile import SCREENED, dense_cells, one_step_plan, screening_count
+from eos.searching.profile import SCREENED, dense_cells, one_step_plan
 from eos.searching.race import rungs
 from eos.searching.refine import descent_passes
 from eos.searching.schedule import first_theta, total_turns

@@ -13,13 +13,12 @@ from typing import Any, TypeAlias
 from torch import Tensor, cat
 
 from eos.errors import ConfigError
-from eos.tokens import Dims as Dims  # also imported from here
+from eos.sizes import Dims as Dims  # also imported from here
 
 Schedule: TypeAlias = Sequence[int] | Tensor
 
 K_MIN = 1
 TEXT_TOKENS = 64  # a short question with its template: the text length that ratios assume
-FLOPS_FORMULA = "prefill, 2 FLOPs a multiply-add: Σ_l 2n(2D·HE + 2D·GE + 3D·F) + 4n²·HE"
 _HALVINGS = 30  # of an interval in which a scale is found
 _ROUNDING = 1e-4  # a count this close below an integer is that integer: float32 error, not a token
 

@@ -12,29 +12,19 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, ModelWrapValidatorHandler, PositiveInt, computed_field, model_validator
 from typing_extensions import Self
 
-from eos.config import Artifact, Frozen, ProblemsError
+from eos.config import Artifact, ProblemsError
 from eos.errors import EosError, PlanError
 from eos.methods.registry import OPERATORS, get_preset
 from eos.space import cost
-from eos.space.cost import FLOPS_FORMULA, K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
+from eos.space.cost import K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
 from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
+from eos.space.expected import Expected
 from eos.space.mixture import components
 from eos.space.step import Operator, Step
 from eos.space.theta import Theta
 
 PUBLISHED_DEPTH = 32  # decoder layers of the models that presets are published for
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
-
-
-class Expected(Frozen):
-    """What a plan costs, relative to the full model where it says ratio."""
-
-    final_tokens: int
-    mean_tokens: float
-    flops_ratio: float
-    kv_bytes_ratio: float
-    text_tokens: int
-    flops_formula: str = FLOPS_FORMULA
 
 
 class Plan(Artifact):

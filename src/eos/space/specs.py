@@ -11,11 +11,11 @@ from typing import NamedTuple
 from eos.config import read_schema
 from eos.errors import ConfigError
 from eos.methods.registry import PRESETS
+from eos.sizes import Dims
 from eos.space.cost import LLAMA_7B, TEXT_TOKENS
 from eos.space.plan import BudgetKind, Plan
 from eos.space.searched import load_plan_of_run, load_searched, searched
 from eos.space.theta import Theta
-from eos.tokens import Dims
 
 
 class Target(NamedTuple):

@@ -1,0 +1,170 @@
+"""Comparison: which rows stand in one block, which of them is best for certain, and in what words.
+
+A cell is bold only where its row is ahead of the best row of every other method in its block with
+a paired 95% interval that excludes zero. The full model, which reduces nothing, does not compete.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from eos.errors import ConfigError
+from eos.evaluation.estimates import Difference, Score, macro, score, signed, write_accuracy
+from eos.evaluation.rows import FamilyInfo, ResultRow
+from eos.evaluation.study import FULL_ROW, Study, StudyRow
+from eos.report.reproduction import Reproduction, by_setting, describe_differences, join, setting
+from eos.report.sheet import Block, SheetCell, code, plain
+
+COST_HEADS = ("FLOPs", "mean tokens")
+BOLD_RULE = (
+    "Bold: ahead of the best other method of the block, the paired 95% interval excludes zero. "
+    "FLOPs are relative to the full model's, mean tokens those entering a layer; a comparison is "
+    "fair at equal or lower FLOPs."
+)
+
+
+def budget_of(row: ResultRow) -> int:
+    """Give the budget that a row was made for: what its study says, else its final tokens."""
+    named = row.factors.get("budget") if isinstance(row, StudyRow) else None
+    return row.cost.final_tokens if named is None else int(named)
+
+
+def budgets_of(rows: Sequence[StudyRow]) -> list[int]:
+    """List the budgets of reduced rows, largest first."""
+    return sorted({budget_of(row) for row in rows if row.method != FULL_ROW}, reverse=True)
+
+
+def at_budget(study: Study, budget: int) -> list[StudyRow]:
+    """List the rows of a budget, best first, after the full model's."""
+    own = [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
+    own.sort(key=lambda row: (-row.average.accuracy, row.name))
+    return [study.row(FULL_ROW), *own]
+
+
+def paired(own: StudyRow, other: StudyRow, families: Sequence[str]) -> Difference:
+    """Compare two rows question by question on some families, each counting the same."""
+    if any(len(own.scores[name]) != len(other.scores[name]) for name in families):
+        raise ConfigError(
+            f"expected scores of the same questions, found other numbers of them in {own.name!r} "
+            f"and {other.name!r}; compare rows of one study"
+        )
+    found = macro([score(own.scores[name], other.scores[name]) for name in families]).difference
+    assert found is not None
+    return found
+
+
+def leader(rows: Sequence[StudyRow], families: Sequence[str]) -> str | None:
+    """Name the row that is ahead of all other methods for certain; None if none is."""
+    competing = [row for row in rows if row.method != FULL_ROW]
+    ranked = sorted(competing, key=lambda row: -_mean(row, families))
+    others = [row for row in ranked if row.method != ranked[0].method]
+    if not others or paired(ranked[0], others[0], families).low <= 0:
+        return None
+    return ranked[0].name
+
+
+def _mean(row: StudyRow, families: Sequence[str]) -> float:
+    return fmean(row.families[name].accuracy for name in families)
+
+
+def columns_of(study: Study) -> dict[str, list[str]]:
+    """Name the columns of a table with what each averages: families, groups, then all."""
+    families = study.families
+    groups: dict[str, list[str]] = {}
+    for name, info in families.items():
+        groups.setdefault(info.group, []).append(name)
+    several = groups if len(groups) > 1 else {}
+    return {**{name: [name] for name in families}, **several, "average": list(families)}
+
+
+def score_of(row: ResultRow, column: str, families: Sequence[str]) -> Score:
+    """Find a row's score in a column of `columns_of`."""
+    if len(families) == 1:
+        return row.families[families[0]]
+    return row.average if column == "average" else row.groups[column]
+
+
+def cost_cells(row: ResultRow) -> list[SheetCell]:
+    """Write what a row costs: FLOPs relative to the full model, mean tokens entering a layer."""
+    return [plain(f"{row.cost.flops_ratio:.3f}"), plain(f"{row.cost.mean_tokens:.1f}")]
+
+
+def score_cells(
+    rows: Sequence[StudyRow], columns: dict[str, list[str]]
+) -> Iterator[list[SheetCell]]:
+    """Write the accuracies of a block, row by row, bold where a row leads."""
+    leaders = {column: leader(rows, families) for column, families in columns.items()}
+    for row in rows:
+        yield [
+            SheetCell(write_accuracy(score_of(row, name, own)), bold=leaders[name] == row.name)
+            for name, own in columns.items()
+        ]
+
+
+def difference_cell(found: Difference) -> SheetCell:
+    """Write a paired difference with its standard error, bold if its interval excludes zero."""
+    return SheetCell(
+        f"{signed(found.points)} ± {found.stderr:.1f}", bold=found.low > 0 or found.high < 0
+    )
+
+
+def method_name(row: ResultRow) -> SheetCell:
+    """Write a row's name without its budget."""
+    return code(row.name.partition("@")[0])
+
+
+def standing_for(study: Study, benchmark: str) -> str | None:
+    """Find the family that is a benchmark, or imitates it; None if there is none."""
+    for name, info in study.families.items():
+        if benchmark.lower() in [name.lower(), *(x.strip().lower() for x in _imitated(info))]:
+            return name
+    return None
+
+
+def _imitated(info: FamilyInfo) -> list[str]:
+    return info.imitates.split(",")
+
+
+def shown_families(study: Study, benchmarks: Sequence[str]) -> list[str]:
+    """List the families that stand for benchmarks; the first ones if none does."""
+    found = [name for b in benchmarks if (name := standing_for(study, b)) is not None]
+    return list(dict.fromkeys(found)) or list(study.families)[: len(benchmarks)]
+
+
+def family_title(study: Study, name: str) -> str:
+    """Write a family with what it imitates."""
+    imitates = study.families[name].imitates
+    return f"{name} (after {imitates})" if imitates else name
+
+
+def blocks_by_setting(
+    studies: Sequence[Study], make: Callable[[Study], Sequence[Block]]
+) -> list[Block]:
+    """Make the blocks of each setting; with several, their headings name the difference."""
+    groups = by_setting(studies)
+    names = describe_differences(studies) if len(groups) > 1 else [""]
+    blocks = []
+    for group, name in zip(groups, names, strict=True):
+        for block in make(join(group)):
+            heading = "; ".join(part for part in (block.heading, name) if part)
+            blocks.append(Block(heading, block.rows))
+    return blocks
+
+
+def answering(reproduction: Reproduction, label: str) -> list[Study]:
+    """List the studies that answer a label of the paper."""
+    return [study for study in reproduction.studies if label in study.labels]
+
+
+def notes_of(studies: Sequence[Study]) -> list[str]:
+    """Describe what was measured, once for each setting."""
+    notes = []
+    for group in by_setting(studies):
+        own = setting(group[0])
+        note = group[0].note
+        notes.append(
+            f"{own['backbone']}, {own['layers']} layers, {own['visual tokens']} visual tokens; "
+            f"task {own['task']}, split {own['split']}, seed {own['seed']}, n = "
+            f"{own['questions a family']} questions a family; eos {own['eos']}. "
+            f"Accuracy in percent ± standard error.{f' {note}' if note else ''}"
+        )
+    return list(dict.fromkeys(notes))

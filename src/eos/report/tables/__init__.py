@@ -1,0 +1,1 @@
+"""The paper's tables, one function each: studies in, a sheet out."""
