@@ -36,3 +36,11 @@ def sibling(tmp_path_factory) -> Path:
     new_model(config, seed=0).save_pretrained(folder)
     make_processor(size=SIZE, patch=PATCH).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory) -> Path:
+    """Make a small reproduction folder of the miniature."""
+    from tests.reproduction import make_sample
+
+    return make_sample(tmp_path_factory.mktemp("reproduced"))

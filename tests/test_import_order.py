@@ -26,6 +26,7 @@ ORDER = [
     "data",
     "searching",
     "evaluation",
+    "programme",
     "report",
     "commands",
     "cli",

@@ -7,6 +7,7 @@ from math import sqrt
 import pytest
 
 from eos import Plan, evaluate
+from eos.commands.validate import schemas, validate_file
 from eos.errors import ConfigError
 from eos.evaluation.estimates import Z95
 from eos.evaluation.rows import FamilyInfo, make_row
@@ -116,3 +117,13 @@ def test_schemas_of_the_report_need_no_torch(module):
     if module == "study":
         code = code.replace("eos.evaluation.study", "eos.space.plan")
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 1
+
+
+def test_every_file_of_a_reproduction_is_valid(reproduced):
+    files = [*reproduced.glob("*.json"), *reproduced.glob("studies/*.json")]
+    found = {validate_file(path) for path in files}
+    kinds = ("study", "programme", "trajectory", "examples", "verify", "profile")
+    assert found == {f"eos.{kind}/1" for kind in kinds}
+    for path in files:
+        known = schemas()[validate_file(path)]
+        assert known.load(path).to_json() == path.read_text(encoding="utf-8")

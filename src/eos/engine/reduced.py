@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from eos.engine.decoding import Decoding
 from eos.engine.forward_pass import ForwardPass
+from eos.engine.observing import Observer, observed
 from eos.engine.reference import Reference
 from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.engine.relaxed_steps import relax
@@ -122,6 +123,7 @@ class Reduction:
         logit_positions: places ``[P]`` whose final states (and so logits) are needed; None for all.
         reference: the full model run beside the reduced one for alignment; for a single pass.
         decoding: what passes leave for those after them.
+        observer: called with what every step of a plan did; not with Θ.
     """
 
     backbone: Backbone
@@ -130,6 +132,7 @@ class Reduction:
     logit_positions: Tensor | None = None
     reference: Reference | None = None
     decoding: Decoding = field(default_factory=Decoding)
+    observer: Observer | None = None
 
     @property
     def plan(self) -> Plan:
@@ -145,6 +148,8 @@ class Reduction:
             sites = runs.sites()
             reduce = partial(relax, sites=sites, relaxation=runs.relaxation)
             runs = runs.plan(sites)
+        elif self.observer is not None:
+            reduce = partial(observed, observer=self.observer)
         return ForwardPass(
             self.backbone,
             call,

@@ -4,6 +4,7 @@ What was run, the course of a search, example pictures. Read without torch, whic
 have.
 """
 
+import json
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -199,5 +200,6 @@ class Examples(Artifact):
     operators: OperatorExample
 
     def to_json(self) -> str:
-        """Write as indented JSON, lists of numbers on one line."""
-        return compact_numbers(super().to_json())
+        """Write as JSON without blanks: thousands of tokens."""
+        data = self.model_dump(mode="json", by_alias=True)
+        return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -132,6 +132,7 @@ def _row(
         method=spec.method,
         searched=spec.searched,
         factors=dict(spec.factors),
-        plan=None if plan is None else plan.model_dump(mode="json", by_alias=True),
+        # of where a plan came from, files would hold every stage again with every row
+        plan=plan and plan.model_dump(mode="json", by_alias=True, exclude={"provenance"}),
         scores=dict(scores),
     )

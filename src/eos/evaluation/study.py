@@ -30,7 +30,7 @@ class StudyRow(ResultRow):
             made the plan.
         searched: whether a search found it.
         factors: what the study varies, such as ``{"budget": 64}``.
-        plan: as in ``plan.json``; None for the full model.
+        plan: as in ``plan.json``, without provenance; None for the full model.
         scores: of each question in order, in [0, 1], by family.
     """
 

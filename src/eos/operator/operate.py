@@ -23,6 +23,7 @@ Norm: TypeAlias = Literal["token", "frobenius"]
 EPS = (
     1e-12  # ε of Eq. 2 as `torch.nn.functional.normalize` has it: shorter vectors resemble nothing
 )
+BETA = 10.0  # β of Eq. 4
 TAU_FLOOR = 1e-12  # a τ *tensor* may be driven to 0; a τ *float* of 0 is the exact limit instead
 HUGE = 1e15  # above it the squares of float32 entries may overflow
 COLUMN_BLOCKS = 16  # measured: the transfer of one sample runs 1.1-1.3x faster than as one matmul
@@ -62,7 +63,7 @@ def unified_operator(
     theta: Parameter,
     rho: Parameter,
     nu: Parameter,
-    beta: float = 10.0,
+    beta: float = BETA,
     norm: Norm = "token",
 ) -> Tensor:
     """Fold M reduction candidates into K anchors (Definition 2.1).
@@ -130,6 +131,16 @@ def _operate(a: Tensor, d: Tensor, q: Tensor, omega: Omega, beta: float, norm: N
     if is_exactly(factor, 1.0):
         return out
     return out * factor if out is a else _multiply(out, factor)
+
+
+def main_anchors(anchors: Tensor, candidates: Tensor, omega: Omega) -> tuple[Tensor, Tensor]:
+    """Find where most of each candidate goes: its anchor ``[M]``, and what share of it ``[M]``."""
+    unit = torch.nn.functional.normalize
+    similarity = unit(candidates, dim=-1) @ unit(anchors, dim=-1).mT
+    nearest = similarity.amax(dim=-1, keepdim=True)
+    assignment = _assignment(similarity, nearest, omega.tau).expand_as(similarity)
+    shares = omega.gamma * _gate(nearest, omega.theta, BETA) * assignment
+    return similarity.argmax(dim=-1), shares.amax(dim=-1)
 
 
 def _assignment(similarity: Tensor, nearest: Tensor, tau: Parameter) -> Tensor:
