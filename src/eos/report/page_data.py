@@ -54,8 +54,8 @@ def _source(reproduction: Reproduction) -> dict[str, Any]:
     names = list(dict.fromkeys(study.name for study in reproduction.studies))
     studies = [study for name in names if (study := reproduction.study(name)) is not None]
     programme = reproduction.one(Programme)
-    first = next((file for file in (programme, *reproduction.files.values()) if file), None)
-    about = first.model_dump(mode="json") if first else {}
+    first = next(iter([*studies, *reproduction.files.values()]))
+    about = first.model_dump(mode="json", include={"backbone", "fingerprint"})
     return {
         "backbone": about.get("backbone", "unknown"),
         "fingerprint": about.get("fingerprint", ""),

@@ -66,6 +66,7 @@ function chart(place, draw, { label, description = "" }) {
     const width = place.clientWidth - parseFloat(getComputedStyle(place).paddingLeft) * 2;
     if (width <= 0) return;
     const svg = draw(Math.max(220, Math.floor(width)));
+    svg.querySelectorAll("[aria-label]").forEach((mark) => mark.removeAttribute("aria-label")); // one picture, one name
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", description ? `${label}. ${description}` : label);
     fill(place, svg);
