@@ -16,7 +16,9 @@ from eos.report.page_data import GONE, bits, page_data, pairs
 from eos.report.reproduction import load
 
 FACTORS = {
-    "alignment": [{"lambda_a": weight, "ce": ce} for weight in (0.0, 0.1, 0.5) for ce in (0.0, 1.0)],
+    "alignment": [
+        {"lambda_a": weight, "ce": ce} for weight in (0.0, 0.1, 0.5) for ce in (0.0, 1.0)
+    ],
     "heatmap": [{"l1": first, "l3": last} for first in (-1.0, 0.0, 2.0) for last in (6.0, 8.0)],
     "operator": [
         {"parameter": name, "value": value, "budget": budget}

@@ -36,6 +36,7 @@ def render(data: dict[str, Any], *, title: str) -> str:
         "title": escape(title),
         "style": _asset("page.css"),
         "version": escape(__version__),
+        "licenses": escape(_asset("plot.licenses.txt")),
         "data": embedded(data),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }

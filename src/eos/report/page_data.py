@@ -21,12 +21,22 @@ from eos.evaluation.reproduction import (
 )
 from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.evaluation.verification import Verification
+from eos.report.page_text import (
+    SEARCHED,
+    SHOWN,
+    about,
+    best_prior,
+    commands,
+    facts,
+    first_searched,
+    highlights,
+)
 from eos.report.plans import PlanView, StepView
 from eos.report.profile import best_curves
 from eos.report.reproduction import Reproduction, by_setting, setting
 from eos.searching.curves import Profile
 
-MAIN, SEARCHED = "main", "eos"
+MAIN = "main"
 GONE = 0xFFFF  # where a dropped token goes that leaves no trace
 DIGITS = 3
 
@@ -53,28 +63,42 @@ def _source(reproduction: Reproduction) -> dict[str, Any]:
     """Write what the folders of one setting hold; None for what they do not."""
     names = list(dict.fromkeys(study.name for study in reproduction.studies))
     studies = [study for name in names if (study := reproduction.study(name)) is not None]
-    programme = reproduction.one(Programme)
-    first = next(iter([*studies, *reproduction.files.values()]))
-    about = first.model_dump(mode="json", include={"backbone", "fingerprint"})
+    programme, main = reproduction.one(Programme), reproduction.study(MAIN)
+    settings = [setting(group[0]) for group in by_setting(studies)]
+    searched = first_searched(main) if main else {}
+    shown = searched.get(SHOWN) or next(iter(searched.values()), None)
+    rival = best_prior(main, shown) if main and shown else None
+    first = next(iter(reproduction.files.values()))
+    backbone = str(first.model_dump(include={"backbone"}).get("backbone", "a model"))
     return {
-        "backbone": about.get("backbone", "unknown"),
-        "fingerprint": about.get("fingerprint", ""),
-        "settings": [setting(group[0]) for group in by_setting(studies)],
-        "programme": programme and programme.model_dump(mode="json", by_alias=True),
+        "backbone": studies[0].backbone if studies else backbone,
+        "about": about(
+            settings[0] if settings else {},
+            backbone=backbone,
+            quick=programme is not None and programme.quick,
+        ),
+        "highlights": highlights(main) if main else [],
+        "rival": rival and rival.method,
         "studies": [_study(study) for study in studies],
         "trajectory": _trajectory(reproduction.one(Trajectory)),
         "examples": _examples(reproduction.one(Examples)),
         "verify": _verification(reproduction.one(Verification)),
         "profile": _profile(reproduction.one(Profile)),
+        "verdicts": programme.model_dump(mode="json").get("verdicts", []) if programme else [],
+        "commands": commands(studies, programme),
+        "facts": facts(studies, programme, settings),
+        "pieces": [piece.model_dump(mode="json") for piece in programme.pieces]
+        if programme
+        else [],
     }
 
 
 def _study(study: Study) -> dict[str, Any]:
-    taken = {"name", "title", "labels", "num_layers", "visual_tokens", "seed", "commands"}
+    taken = {"name", "title", "labels", "num_layers", "visual_tokens"}
     ahead = _ahead(study) if study.name == MAIN else {}
     return {
-        **study.model_dump(mode="json", include={*taken, "families", "environment"}),
-        "setting": setting(study),
+        **study.model_dump(mode="json", include=taken),
+        "families": list(study.families),
         "rows": [_row(row, ahead.get(row.name)) for row in study.rows],
     }
 
@@ -102,10 +126,10 @@ def _score(own: Score) -> dict[str, Any]:
 
 def _ahead(study: Study) -> dict[str, list[float]]:
     """Compare the searched plan of each budget with the other rows, question by question."""
-    searched = {row.factors.get("budget"): row for row in study.rows if row.method == SEARCHED}
+    searched = first_searched(study)
     found = {}
     for row in study.rows:
-        own = searched.get(row.factors.get("budget"))
+        own = searched.get(row.factors.get("budget", ""))
         if own is not None and row.method not in (SEARCHED, FULL_ROW):
             difference = compare(own, row)
             found[row.name] = [difference.points, difference.low, difference.high]
@@ -151,7 +175,7 @@ def _examples(examples: Examples | None) -> dict[str, Any] | None:
     if examples is None:
         return None
     return {
-        "budgets": list(examples.budgets),
+        **examples.model_dump(mode="json", include={"num_layers", "visual_tokens"}),
         "plans": {b: plan_steps(own.plan) for b, own in examples.plans.items()},
         "items": [_item(item) for item in examples.items],
         "operators": _operators(examples.operators),
@@ -197,7 +221,7 @@ def bits(kept: Sequence[int], tokens: int) -> str:
 
 
 def pairs(flows: Sequence[Flow]) -> str:
-    """Write where dropped tokens go as 16-bit numbers: from, to, from, to, …"""
+    """Write where dropped tokens go as 16-bit numbers, from and to in turn."""
     flat = [number for token, to in flows for number in (token, GONE if to is None else to)]
     return b64encode(pack(f"<{len(flat)}H", *flat)).decode()
 

@@ -2,19 +2,30 @@
 "use strict";
 
 const KINDS = { prune: "prune", merge: "merge", pool: "pool", reweight: "reweight", own: "a method's own operator" };
+const soft = "var(--soft)", accent = "var(--accent)", text = "var(--text)", card = "var(--card)", none = "var(--none)";
 const series = (place) => `var(--s${place % 8})`;
-const soft = "var(--soft)";
-const identity = { color: { type: "identity" } };
-const tipStyle = { fill: "var(--card)", stroke: "var(--line)", textPadding: 8, fontSize: 12 };
-const errorBars = (rows, x, color) => Plot.ruleX(rows, {
-  x, y1: (row) => row.average.accuracy - row.average.stderr, y2: (row) => row.average.accuracy + row.average.stderr, stroke: color, strokeOpacity: 0.6,
-});
-const accuracyOf = (row) => row.average.accuracy;
+const layerName = (layer) => (layer < 0 ? "in" : String(layer));
+
+const accuracy = (row) => row.average.accuracy;
+const low = (row) => accuracy(row) - row.average.stderr;
+const high = (row) => accuracy(row) + row.average.stderr;
+const seriesOf = (row) => row.name.split("@")[0];
 const describe = (row) => `${row.name}\naccuracy ${plusMinus(row.average)} % (n ${row.average.n})\n` +
   `FLOPs ×${fixed(row.cost.flops_ratio, 3)}, mean tokens ${fixed(row.cost.mean_tokens)}, final ${row.cost.final_tokens}`;
 
+const plot = (width, height, options) =>
+  Plot.plot({ width, height, marginLeft: 40, marginBottom: 40, color: { type: "identity" }, ...options });
+const tip = (rows, channels, title, pointer = Plot.pointer) =>
+  Plot.tip(rows, pointer({ ...channels, title, fill: card, stroke: "var(--line)", textPadding: 8, fontSize: 12 }));
+const fullRule = (full, axis) =>
+  full && (axis === "x" ? Plot.ruleX : Plot.ruleY)([full], { [axis]: accuracy, stroke: soft, strokeDasharray: "4 4" });
+function domainOf(rows, full, spare = 1) {
+  const all = full ? [...rows, full] : rows;
+  return [Math.min(...all.map(low)) - spare, Math.max(...all.map(high)) + spare];
+}
+
 // Tokens left after each site of a plan: the input, then the layers.
-function profileOf(steps, layers, tokens) {
+function sitesOf(steps, layers, tokens) {
   const found = [];
   let left = tokens, last = null;
   for (let layer = -1; layer < layers; layer++) {
@@ -27,174 +38,166 @@ function profileOf(steps, layers, tokens) {
 }
 
 function planStrip(width, { steps, layers, tokens, chosen }) {
-  const sites = profileOf(steps, layers, tokens);
-  const name = (site) => (site.layer < 0 ? "in" : String(site.layer));
-  const color = (site) => (site.last ? `var(--${site.last.kind})` : "var(--none)");
-  const tell = (site) => `after ${siteName(site.layer)}: ${site.left} tokens` +
-    (site.step ? `\n${site.step.label}\nscore: ${site.step.score}` : "\nno reduction here");
-  const acting = sites.filter((site) => site.step);
-  return Plot.plot({
-    width, height: Math.min(300, 160 + width / 6), marginLeft: 44, marginTop: 24, marginBottom: 40, ...identity,
-    x: { type: "band", domain: sites.map(name), label: "layer", padding: 0.12, tickSize: 0 },
-    y: { domain: [0, tokens], label: "visual tokens left", ticks: 5, tickSize: 0, grid: true, nice: false },
+  const sites = sitesOf(steps, layers, tokens), acting = sites.filter((site) => site.step);
+  const x = (site) => layerName(site.layer), y = "left";
+  const color = (site) => (site.last ? `var(--${site.last.kind})` : none);
+  const tell = (site) => `after ${siteName(site.layer)}: ${site.left} tokens\n` +
+    (site.step ? `${site.step.label}\nscore: ${site.step.score}` : "no reduction here");
+  return plot(width, Math.min(300, 170 + width / 6), {
+    marginTop: 24,
+    x: { type: "band", domain: sites.map(x), label: "layer", padding: 0.12, tickSize: 0 },
+    y: { domain: [0, tokens], label: "visual tokens left", ticks: 5, tickSize: 0, grid: true },
     marks: [
-      Plot.barY(sites, { x: name, y: tokens, fill: "var(--faint)" }),
-      Plot.barY(sites, { x: name, y: "left", fill: color, fillOpacity: (site) => (site.step ? 1 : 0.38) }),
-      Plot.barY(acting.filter((site) => site.step.hybrid), { x: name, y: "left", fill: "url(#hatch)" }),
-      Plot.barY(sites.filter((site) => site.layer === chosen), { x: name, y: "left", fill: "none", stroke: "var(--text)", strokeWidth: 2 }),
-      Plot.text(acting, { x: name, y: "left", text: "left", dy: -9, fontWeight: 600, fontSize: 12.5, fill: "var(--text)", stroke: "var(--card)", strokeWidth: 4 }),
-      Plot.tip(sites, Plot.pointerX({ x: name, y: "left", title: tell, ...tipStyle })),
+      Plot.barY(sites, { x, y: tokens, fill: "var(--faint)" }),
+      Plot.barY(sites, { x, y, fill: color, fillOpacity: (site) => (site.step ? 1 : 0.38) }),
+      Plot.barY(acting.filter((site) => site.step.hybrid), { x, y, fill: "url(#hatch)" }),
+      Plot.barY(sites.filter((site) => site.layer === chosen), { x, y, fill: "none", stroke: text, strokeWidth: 2 }),
+      Plot.text(acting, { x, y, text: y, dy: -9, fontWeight: 600, fontSize: 12.5, fill: text, stroke: card, strokeWidth: 4 }),
+      tip(sites, { x, y }, tell, Plot.pointerX),
     ],
   });
 }
 
 // Accuracy of every method against its cost; searched plans stand out, and one more by choice.
-function costCurves(width, { rows, cost, highlighted, full }) {
-  const methods = unique(rows.map((row) => row.method));
-  const shown = (row) => (row.searched ? 2 : row.method === highlighted ? 1 : 0);
-  const color = (row) => ["var(--none)", "var(--s0)", "var(--accent)"][shown(row)];
-  const sorted = [...rows].sort((a, b) => shown(a) - shown(b) || a.cost[cost] - b.cost[cost]);
-  const x = (row) => row.cost[cost];
-  const ends = methods.map((method) => sorted.filter((row) => row.method === method)).filter((own) => shown(own[0])).map((own) => own.at(-1));
-  const labels = { flops_ratio: "FLOPs, relative to the full model (log)", mean_tokens: "mean tokens entering a layer (log)", final_tokens: "final tokens (log)" };
-  return Plot.plot({
-    width, height: Math.min(460, 240 + width / 5), marginLeft: 40, marginRight: width > 600 ? 150 : 24, marginBottom: 40, ...identity,
-    x: { type: "log", label: labels[cost], grid: true, tickFormat: (value) => (/^[125]/.test(String(value).replace(/^0\.0*/, "")) ? String(value) : "") },
+function costCurves(width, { rows, cost, costLabel, highlighted, full }) {
+  const rank = (row) => (row.searched ? 2 : row.method === highlighted ? 1 : 0);
+  const stroke = (row) => [none, series(0), accent][rank(row)];
+  const sorted = [...rows].sort((a, b) => rank(a) - rank(b) || a.cost[cost] - b.cost[cost]);
+  const x = (row) => row.cost[cost], y = accuracy, wide = width > 600;
+  const ends = unique(sorted.filter(rank).map((row) => row.method)).map((method) => sorted.findLast((row) => row.method === method));
+  const round = (value) => /^[125]0*$/.test(String(value).replace(/^0\.0*/, ""));
+  return plot(width, Math.min(460, 240 + width / 5), {
+    marginRight: wide ? 150 : 24,
+    x: { type: "log", label: `${costLabel} (log)`, grid: true, tickFormat: (value) => (round(value) ? String(value) : "") },
     y: { label: "accuracy, %", grid: true, domain: domainOf(rows, full, 4) },
     marks: [
-      full && Plot.ruleY([full], { y: accuracyOf, stroke: soft, strokeDasharray: "4 4" }),
-      full && Plot.text([full], { y: accuracyOf, frameAnchor: width > 600 ? "right" : "left", text: (row) => `full model ${fixed(row.average.accuracy)}`, dx: width > 600 ? 8 : 4, dy: width > 600 ? 0 : -8, fill: soft, textAnchor: "start" }),
-      Plot.line(sorted, { x, y: accuracyOf, z: "method", stroke: color, strokeWidth: (row) => 1.4 + shown(row) * 0.6 }),
-      errorBars(sorted.filter(shown), x, color),
-      Plot.dot(sorted, { x, y: accuracyOf, fill: color, r: (row) => 2.5 + shown(row), stroke: "var(--card)", strokeWidth: 0.75 }),
-      width > 600 ? Plot.text(ends, { x, y: accuracyOf, text: "method", fill: color, dx: 8, textAnchor: "start", fontWeight: 600, stroke: "var(--card)", strokeWidth: 3 }) : null,
-      Plot.tip(rows, Plot.pointer({ x, y: accuracyOf, title: describe, ...tipStyle })),
+      fullRule(full, "y"),
+      full && Plot.text([full], {
+        y, frameAnchor: wide ? "right" : "left", textAnchor: "start", dx: wide ? 8 : 4, dy: wide ? 0 : -8, fill: soft,
+        text: (row) => `full model ${fixed(accuracy(row))}`,
+      }),
+      Plot.line(sorted, { x, y, z: seriesOf, stroke, strokeWidth: (row) => 1.4 + rank(row) * 0.6 }),
+      Plot.ruleX(sorted.filter(rank), { x, y1: low, y2: high, stroke, strokeOpacity: 0.6 }),
+      Plot.dot(sorted, { x, y, fill: stroke, r: (row) => 2.5 + rank(row), stroke: card, strokeWidth: 0.75 }),
+      wide ? Plot.text(ends, { x, y, text: "method", fill: stroke, dx: 8, textAnchor: "start", fontWeight: 600, stroke: card, strokeWidth: 3 }) : null,
+      tip(rows, { x, y }, describe),
     ],
   });
 }
 
-// What a study varies decides its chart: two layers a heat map, a number a line, names a list.
+// What a study varies decides its charts: two layers a heat map, a number lines, names a list.
 function studyCharts(study) {
-  const rows = study.rows.filter((row) => row.method !== "full");
   const full = study.rows.find((row) => row.method === "full");
-  const varied = unique(rows.flatMap((row) => Object.keys(row.factors))).filter((key) => unique(rows.map((row) => row.factors[key])).length > 1);
-  if (varied.includes("l1") && varied.includes("l3")) return [{ draw: (width) => heatMap(width, rows) }];
-  if (varied.includes("parameter") && varied.includes("value")) {
-    const others = varied.filter((key) => !["parameter", "value"].includes(key));
-    const found = unique(rows.map((row) => row.factors.parameter)).map((parameter) => {
-      const own = rows.filter((row) => row.factors.parameter === parameter);
-      return { title: symbol(parameter), ...lines(own, full, "value", others, { label: symbol(parameter), domain: domainOf(rows, full), small: true }) };
-    });
-    return found;
+  const rows = study.rows.filter((row) => row !== full && Object.keys(row.factors).length);
+  const values = (key) => unique(rows.map((row) => row.factors[key]).filter((value) => value !== undefined));
+  const swept = rows.filter((row) => "parameter" in row.factors);
+  if (values("l1").length > 1 && values("l3").length > 1) return [{ draw: (width) => heatMap(width, rows) }];
+  if (swept.length) {
+    const domain = domainOf(swept, full), of = (row) => `budget ${row.factors.budget}`;
+    return values("parameter").map((name) =>
+      ({ title: symbol(name), ...lines(swept.filter((row) => row.factors.parameter === name), full, "value", of, domain) }));
   }
-  const numbers = varied.filter((key) => key !== "seed" && rows.every((row) => row.factors[key] === undefined || typeof row.factors[key] === "number"));
-  const values = (key) => unique(rows.map((row) => row.factors[key])).length;
-  const along = numbers.sort((a, b) => values(b) - values(a))[0];
-  if (along && values(along) > 2 && study.name !== "method") return [lines(rows.filter((row) => along in row.factors), full, along, varied.filter((key) => key !== along))];
+  if (values("lambda_a").length > 2) {
+    const of = (row) => `budget ${row.factors.budget}${row.factors.ce === 0 ? ", without the task's loss" : ""}`;
+    return [lines(rows, full, "lambda_a", of)];
+  }
+  if (values("budget").length > 2 && unique(rows.map(seriesOf)).length < 9) return [lines(rows, full, "budget", seriesOf)];
   return [{ draw: (width) => ranks(width, rows, full) }];
 }
 
-function domainOf(rows, full, spare = 1) {
-  const all = full ? [...rows, full] : rows;
-  return [Math.min(...all.map((row) => accuracyOf(row) - row.average.stderr)) - spare, Math.max(...all.map((row) => accuracyOf(row) + row.average.stderr)) + spare];
-}
-
-function lines(rows, full, along, others, { label = symbol(along), domain = domainOf(rows, full), small = false } = {}) {
-  const group = (row) => others.map((key) => `${symbol(key)} ${row.factors[key]}`).join(", ");
-  const groups = unique(rows.map(group)).sort(naturally);
-  const color = (row) => (groups.length > 1 ? series(groups.indexOf(group(row))) : "var(--accent)");
-  const x = (row) => row.factors[along];
+function lines(rows, full, along, of, domain = null) {
+  const groups = unique(rows.map(of)).sort(naturally);
+  const stroke = (row) => (groups.length > 1 ? series(groups.indexOf(of(row))) : accent);
+  const x = (row) => row.factors[along], y = accuracy;
   const sorted = [...rows].sort((a, b) => naturally(x(a), x(b)));
-  const draw = (width) => Plot.plot({
-    width, height: small ? 190 : 260, marginLeft: 36, marginBottom: 36, ...identity,
-    x: { type: "point", domain: unique(sorted.map(x)), label, padding: 0.3, tickSize: 3 },
-    y: { domain, label: small ? null : "accuracy, %", grid: true, ticks: 5 },
+  const draw = (width) => plot(width, domain ? 190 : 260, {
+    x: { type: "point", domain: unique(sorted.map(x)), label: along === "value" ? null : symbol(along), padding: 0.3, tickSize: 3, tickFormat: (value) => (along === "value" && value === -1 ? "−1" : String(value)) },
+    y: { domain: domain ?? domainOf(rows, full), label: domain ? null : "accuracy, %", grid: true, ticks: 5 },
     marks: [
-      full && Plot.ruleY([full], { y: accuracyOf, stroke: soft, strokeDasharray: "4 4" }),
-      Plot.line(sorted, { x, y: accuracyOf, z: group, stroke: color, strokeWidth: 1.8 }),
-      errorBars(sorted, x, color),
-      Plot.dot(sorted, { x, y: accuracyOf, fill: color, r: 3.2 }),
-      Plot.tip(sorted, Plot.pointer({ x, y: accuracyOf, title: describe, ...tipStyle })),
+      fullRule(full, "y"),
+      Plot.line(sorted, { x, y, z: of, stroke, strokeWidth: 1.8 }),
+      Plot.ruleX(sorted, { x, y1: low, y2: high, stroke, strokeOpacity: 0.6 }),
+      Plot.dot(sorted, { x, y, fill: stroke, r: 3.2 }),
+      tip(sorted, { x, y }, describe),
     ],
   });
   return { draw, legend: groups.length > 1 ? groups.map((name, place) => [name, series(place)]) : [] };
 }
 
 function heatMap(width, rows) {
-  const values = rows.map(accuracyOf), low = Math.min(...values), high = Math.max(...values);
-  const share = (row) => (accuracyOf(row) - low) / (high - low || 1);
-  const tint = (row) => `color-mix(in oklab, var(--s0) ${Math.round(12 + 88 * share(row) ** 1.5)}%, var(--card))`;
+  const all = rows.map(accuracy), least = Math.min(...all), most = Math.max(...all);
+  const share = (row) => (accuracy(row) - least) / (most - least || 1);
+  const fill = (row) => `color-mix(in oklab, var(--s0) ${Math.round(12 + 88 * share(row) ** 1.5)}%, var(--card))`;
   const domain = (key) => unique(rows.map((row) => row.factors[key])).sort(naturally);
-  const named = (value) => (value < 0 ? "in" : String(value));
-  return Plot.plot({
-    width, height: 70 + 30 * domain("l3").length, marginLeft: 40, marginTop: 10, marginBottom: 44, ...identity,
-    x: { type: "band", domain: domain("l1"), label: "first reducing layer", tickFormat: named, tickSize: 0, padding: 0.06 },
-    y: { type: "band", domain: domain("l3"), label: "last reducing layer", tickSize: 0, padding: 0.06 },
+  const x = (row) => row.factors.l1, y = (row) => row.factors.l3;
+  const band = (key, label) => ({ type: "band", domain: domain(key), label, tickFormat: layerName, tickSize: 0, padding: 0.06 });
+  return plot(width, 70 + 30 * domain("l3").length, {
+    marginTop: 10, marginBottom: 44, x: band("l1", "first reducing layer"), y: band("l3", "last reducing layer"),
     marks: [
-      Plot.cell(rows, { x: (row) => row.factors.l1, y: (row) => row.factors.l3, fill: tint, rx: 3 }),
-      Plot.text(rows, { x: (row) => row.factors.l1, y: (row) => row.factors.l3, text: (row) => fixed(accuracyOf(row)), fill: (row) => (share(row) > 0.75 ? "var(--page)" : "var(--text)"), fontSize: width < 360 ? 9.5 : 11.5 }),
-      Plot.tip(rows, Plot.pointer({ x: (row) => row.factors.l1, y: (row) => row.factors.l3, title: describe, ...tipStyle })),
+      Plot.cell(rows, { x, y, fill, rx: 3 }),
+      Plot.text(rows, { x, y, text: (row) => fixed(accuracy(row)), fill: (row) => (share(row) > 0.75 ? "var(--page)" : text), fontSize: width < 360 ? 9.5 : 11.5 }),
+      tip(rows, { x, y }, describe),
     ],
   });
 }
 
 function ranks(width, rows, full) {
-  const longest = Math.max(...rows.map((row) => row.name.length));
-  return Plot.plot({
-    width, height: 50 + 24 * rows.length, marginTop: 6, marginLeft: Math.min(width * 0.45, 16 + longest * 7), marginBottom: 36, ...identity,
+  const longest = Math.max(...rows.map((row) => row.name.length)), x = accuracy, y = "name";
+  return plot(width, 50 + 22 * rows.length, {
+    marginTop: 6, marginLeft: Math.min(width * 0.5, 16 + longest * 6.6),
     x: { domain: domainOf(rows, full), label: "accuracy, %", grid: true, ticks: 5 },
     y: { type: "band", domain: rows.map((row) => row.name), label: null, tickSize: 0 },
     marks: [
-      full && Plot.ruleX([full], { x: accuracyOf, stroke: soft, strokeDasharray: "4 4" }),
-      Plot.ruleY(rows, { y: "name", x1: (row) => accuracyOf(row) - row.average.stderr, x2: (row) => accuracyOf(row) + row.average.stderr, stroke: "var(--accent)", strokeOpacity: 0.6 }),
-      Plot.dot(rows, { y: "name", x: accuracyOf, fill: "var(--accent)", r: 4 }),
-      Plot.tip(rows, Plot.pointer({ y: "name", x: accuracyOf, title: describe, ...tipStyle })),
+      fullRule(full, "x"),
+      Plot.ruleY(rows, { y, x1: low, x2: high, stroke: accent, strokeOpacity: 0.6 }),
+      Plot.dot(rows, { x, y, fill: accent, r: 4 }),
+      tip(rows, { x, y }, describe),
     ],
   });
 }
 
 // The values of one parameter over layers at a step of a search, on axes that stay the same.
-function stepBars(width, { sites, values, before, range, name }) {
-  const rows = sites.map((layer, place) => ({ layer: layer < 0 ? "in" : String(layer), value: Number(values[place]), first: Number(before[place]) }));
-  return Plot.plot({
-    width, height: 260, marginLeft: 40, marginBottom: 36, ...identity,
+function stepBars(width, { sites, values, first, range, name }) {
+  const rows = sites.map((layer, place) => ({ layer: layerName(layer), value: Number(values[place]), first: Number(first[place]) }));
+  return plot(width, 260, {
     x: { type: "band", domain: rows.map((row) => row.layer), label: "layer", tickSize: 0, padding: 0.15 },
     y: { domain: range, label: name, grid: true, ticks: 5 },
     marks: [
-      Plot.barY(rows, { x: "layer", y1: Math.max(0, range[0]), y2: "value", fill: "var(--s0)" }),
-      Plot.tickY(rows, { x: "layer", y: "first", stroke: soft, strokeDasharray: "3 3" }),
-      Plot.tip(rows, Plot.pointerX({ x: "layer", y: "value", title: (row) => `layer ${row.layer}\n${name} ${fixed(row.value, 3)}\nat the start ${fixed(row.first, 3)}`, ...tipStyle })),
+      Plot.barY(rows, { x: "layer", y1: Math.max(0, range[0]), y2: "value", fill: series(0) }),
+      Plot.tickY(rows, { x: "layer", y: "first", stroke: text, strokeDasharray: "3 3" }),
+      tip(rows, { x: "layer", y: "value" }, (row) => `${name} ${fixed(row.value, 3)}\nat the start ${fixed(row.first, 3)}`, Plot.pointerX),
     ],
   });
 }
 
 function lossLines(width, { steps, losses, at }) {
-  const names = Object.keys(losses);
-  const rows = names.flatMap((name, place) => steps.map((step, i) => ({ step, value: Number(losses[name][i]), name, color: series(place) })));
-  return Plot.plot({
-    width, height: 260, marginLeft: 40, marginBottom: 36, ...identity,
+  const rows = Object.entries(losses).flatMap(([name, values], place) =>
+    steps.map((step, i) => ({ step, value: Number(values[i]), name, color: series(place) })));
+  const x = "step", y = "value", z = "name", stroke = "color";
+  return plot(width, 260, {
     x: { label: "step" }, y: { type: "symlog", constant: 0.1, label: "loss", grid: true, ticks: 5 },
     marks: [
-      Plot.line(rows, { x: "step", y: "value", z: "name", stroke: "color", strokeOpacity: 0.3 }),
-      Plot.line(rows.filter((row) => row.step <= at), { x: "step", y: "value", z: "name", stroke: "color", strokeWidth: 2 }),
-      Plot.ruleX([at], { stroke: "var(--text)" }),
-      Plot.tip(rows, Plot.pointer({ x: "step", y: "value", title: (row) => `step ${row.step}\n${row.name} ${fixed(row.value, 4)}`, ...tipStyle })),
+      Plot.line(rows, { x, y, z, stroke, strokeOpacity: 0.3 }),
+      Plot.line(rows.filter((row) => row.step <= at), { x, y, z, stroke, strokeWidth: 2 }),
+      Plot.ruleX([at], { stroke: text }),
+      tip(rows, { x, y }, (row) => `step ${row.step}\n${symbol(row.name)} ${fixed(row.value, 4)}`),
     ],
   });
 }
 
+const profileColor = (place, count) => `color-mix(in oklab, var(--s1), var(--s0) ${Math.round((100 * place) / Math.max(1, count - 1))}%)`;
 function profileCurves(width, curves) {
-  const color = (curve) => `color-mix(in oklab, var(--s1), var(--s0) ${Math.round((100 * curves.indexOf(curve)) / Math.max(1, curves.length - 1))}%)`;
-  const rows = curves.flatMap((curve) => curve.counts.map((count, i) => ({ ...curve, count, mean: curve.means[i], error: curve.errors[i], color: color(curve) })));
-  const svg = Plot.plot({
-    width, height: Math.min(420, 220 + width / 5), marginLeft: 40, marginBottom: 40, ...identity,
+  const rows = curves.flatMap((curve, place) => curve.counts.map((count, i) =>
+    ({ ...curve, count, mean: curve.means[i], error: curve.errors[i], color: profileColor(place, curves.length) })));
+  const x = "count", y = "mean";
+  const tell = (row) => `after ${siteName(row.layer)}, ${row.count} kept\n${row.score}\n${fixed(row.mean, 3)} ± ${fixed(row.error, 3)}`;
+  return plot(width, Math.min(420, 220 + width / 5), {
     x: { type: "log", base: 2, label: "visual tokens kept", ticks: curves[0].counts, tickFormat: String, grid: true },
     y: { label: "disagreement with the full model", grid: true, zero: true },
     marks: [
-      Plot.line(rows, { x: "count", y: "mean", z: "layer", stroke: "color", strokeWidth: 1.6 }),
-      Plot.dot(rows, { x: "count", y: "mean", fill: "color", r: 2.6 }),
-      Plot.tip(rows, Plot.pointer({ x: "count", y: "mean", title: (row) => `after ${siteName(row.layer)}, ${row.count} kept\n${row.score}\ndisagreement ${fixed(row.mean, 3)} ± ${fixed(row.error, 3)}`, ...tipStyle })),
+      Plot.line(rows, { x, y, z: "layer", stroke: "color", strokeWidth: 1.6 }),
+      Plot.dot(rows, { x, y, fill: "color", r: 2.6 }),
+      tip(rows, { x, y }, tell),
     ],
   });
-  return { svg, entries: curves.map((curve) => [siteName(curve.layer), color(curve)]) };
 }

@@ -61,14 +61,14 @@ const columns = (...list) => list.map(([head, value, text, left]) => ({ head, va
 
 // Charts are drawn for the width of their place, and again when it changes.
 const charts = new Map();
-function chart(place, draw, { label, description = "" }) {
+function chart(place, draw, label) {
   charts.set(place, () => {
     const width = place.clientWidth - parseFloat(getComputedStyle(place).paddingLeft) * 2;
     if (width <= 0) return;
     const svg = draw(Math.max(220, Math.floor(width)));
     svg.querySelectorAll("[aria-label]").forEach((mark) => mark.removeAttribute("aria-label")); // one picture, one name
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", description ? `${label}. ${description}` : label);
+    svg.setAttribute("aria-label", label);
     fill(place, svg);
   });
   charts.get(place)();
