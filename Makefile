@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo screenshots assets test check bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -19,6 +19,13 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup  ## search a plan on the miniature, compare it with every prior method (minutes)
 	$(BIN)/eos demo --out runs/demo
+
+screenshots: setup  ## draw the page of the committed results in a browser (needs chromium-driver)
+	$(BIN)/eos report results/miniature --out runs/page
+	$(BIN)/python -m tests.screenshots runs/page/page.html docs/page
+
+assets:  ## bundle the page's charting library again (needs npm)
+	sh src/eos/report/assets/refresh.sh
 
 test: setup  ## run the tests
 	$(BIN)/python -m pytest -n 2

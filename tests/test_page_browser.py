@@ -5,11 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.ui import WebDriverWait
 
+from eos.evaluation.reproduction import Trajectory
 from eos.report.page import write_page
 from eos.report.reproduction import load
 from tests.browser import NO_BROWSER, find_programs, open_browser, visit
@@ -21,6 +23,7 @@ AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 RUN_AXE = "const done = arguments[0]; axe.run().then((found) => done(found.violations));"
 SCREENS = [(theme, width) for theme in ("light", "dark") for width in (1280, 360)]
 PATIENCE = 60  # seconds to wait for what must come
+STEPS = 300  # of a search: playing it takes far longer than finding that it plays
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,12 @@ def page(reproduced, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(reproduced, folder / "all")
     add_studies(folder / "all")
+    course = Trajectory.load(folder / "all" / "trajectory.json")
+    steps = [
+        course.steps[place % len(course.steps)].model_copy(update={"step": place})
+        for place in range(STEPS)
+    ]
+    course.model_copy(update={"steps": tuple(steps)}).save(folder / "all" / "trajectory.json")
     return write_page(load([folder / "all"]), folder / "page.html")
 
 
@@ -56,11 +65,13 @@ def console_errors(driver):
 
 
 def requests(driver):
-    """The addresses that the browser asked for since the last visit."""
+    """What the browser asked for since the last visit, and why a request was blocked, if it was."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    found = [params["request"]["url"] for params in sent]
-    return [url for url in found if not url.startswith("data:")]
+    failed = [m["params"] for m in messages if m["method"] == "Network.loadingFailed"]
+    blocked = {params["requestId"]: params.get("blockedReason") for params in failed}
+    found = {params["request"]["url"]: blocked.get(params["requestId"]) for params in sent}
+    return {url: reason for url, reason in found.items() if not url.startswith("data:")}
 
 
 def violations(driver):
@@ -143,11 +154,10 @@ def test_hovering_a_chart_shows_values(driver, page):
     visit(driver, page)
     chart = by_id(driver, "curve").find_element(By.TAG_NAME, "svg")
     assert "FLOPs ×" not in chart.get_attribute("textContent")
-    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
-    box = chart.rect
-    middle = driver.execute_script("return window.scrollY")
-    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] - middle + box["height"] / 3}
-    driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", **place})
+    point = chart.find_element(By.TAG_NAME, "circle")
+    show = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
+    driver.execute_script(show, point)
+    ActionChains(driver).move_to_element(point).perform()
     told = WebDriverWait(driver, PATIENCE)
     told.until(lambda _: "FLOPs ×" in chart.get_attribute("textContent"))
 
@@ -158,15 +168,25 @@ def test_the_trajectory_plays_and_pauses(driver, page, motion):
     features = [{"name": "prefers-reduced-motion", "value": motion}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     bars = markup(driver, "bars")
-    assert by_id(driver, "step").get_attribute("value") == "0"
+    assert shown_step(driver) == 0
     press(driver, "play", Keys.ENTER)
     assert by_id(driver, "play").text == "Pause"
-    wait = WebDriverWait(driver, PATIENCE)
-    wait.until(lambda _: int(by_id(driver, "step").get_attribute("value")) > 0)
+    WebDriverWait(driver, PATIENCE).until(lambda _: shown_step(driver) > 0)
     assert markup(driver, "bars") != bars
-    wait.until(lambda _: by_id(driver, "play").text == "Play")  # at the end it stops by itself
-    press(driver, "step", Keys.HOME)
-    assert by_id(driver, "step-out").text.startswith("1 of")
+    press(driver, "play", Keys.ENTER)
+    assert by_id(driver, "play").text == "Play"
+    paused = shown_step(driver)
+    assert 0 < paused < STEPS - 1
+    driver.execute_async_script("setTimeout(arguments[0], 1500)")  # more than a step
+    assert shown_step(driver) == paused
+    press(driver, "step", Keys.END)
+    assert by_id(driver, "step-out").text == f"{STEPS - 1} of {STEPS - 1}"
+    press(driver, "play", Keys.ENTER)  # at the end it starts anew
+    assert shown_step(driver) < STEPS - 1
+
+
+def shown_step(driver):
+    return int(by_id(driver, "step").get_attribute("value"))
 
 
 @pytest.mark.parametrize(("theme", "width"), SCREENS)
@@ -177,7 +197,7 @@ def test_the_page_is_accessible_and_fits(driver, page, theme, width):
     assert overflow(driver) == 0
     assert violations(driver) == {}
     assert console_errors(driver) == []
-    assert requests(driver) == [page.as_uri()]
+    assert requests(driver) == {page.as_uri(): None}
 
 
 def test_the_narrowest_phone(driver, page):
@@ -200,7 +220,7 @@ def test_the_checks_notice_what_they_are_for(driver, page, tmp_path):
     broken = tmp_path / "broken.html"
     broken.write_text(head + rest.partition(">")[2].replace("</main>", f"{planted}</main>", 1))
     visit(driver, broken)
-    assert "http://127.0.0.1:9/x.png" in requests(driver)
+    assert requests(driver)["http://127.0.0.1:9/x.png"] != "csp"
     assert "image-alt" in violations(driver)
     assert overflow(driver) > 0
     assert console_errors(driver) != []
@@ -213,9 +233,10 @@ def test_the_policy_refuses_requests_and_scripts(driver, page, tmp_path):
     attacked.write_text(text.replace("</main>", f"{planted}</main>", 1))
     visit(driver, attacked)
     assert driver.execute_script("return window.planted") is None
-    assert requests(driver) == [attacked.as_uri()]
+    blocked = {"http://127.0.0.1:9/x.png": "csp"}
+    assert requests(driver) == {attacked.as_uri(): None, **blocked}
     refused = " ".join(entry["message"] for entry in console_errors(driver))
-    assert refused.count("Content Security Policy") == 2
+    assert refused.count("Content Security Policy") >= 2
 
 
 def test_names_are_text(driver, reproduced, tmp_path):

@@ -58,6 +58,12 @@ function planStrip(width, { steps, layers, tokens, chosen }) {
   });
 }
 
+// Round numbers within the range of values on a logarithmic axis.
+function ticks(values) {
+  const round = [-3, -2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 3, 5].map((digit) => Number(`${digit}e${power}`)));
+  return round.filter((value) => value >= Math.min(...values) * 0.95 && value <= Math.max(...values) * 1.05);
+}
+
 // Accuracy of every method against its cost; searched plans stand out, and one more by choice.
 function costCurves(width, { rows, cost, costLabel, highlighted, full }) {
   const rank = (row) => (row.searched ? 2 : row.method === highlighted ? 1 : 0);
@@ -65,10 +71,9 @@ function costCurves(width, { rows, cost, costLabel, highlighted, full }) {
   const sorted = [...rows].sort((a, b) => rank(a) - rank(b) || a.cost[cost] - b.cost[cost]);
   const x = (row) => row.cost[cost], y = accuracy, wide = width > 600;
   const ends = unique(sorted.filter(rank).map((row) => row.method)).map((method) => sorted.findLast((row) => row.method === method));
-  const round = (value) => /^[125]0*$/.test(String(value).replace(/^0\.0*/, ""));
   return plot(width, Math.min(460, 240 + width / 5), {
     marginRight: wide ? 150 : 24,
-    x: { type: "log", label: `${costLabel} (log)`, grid: true, tickFormat: (value) => (round(value) ? String(value) : "") },
+    x: { type: "log", label: `${costLabel} (log)`, grid: true, ticks: ticks(rows.map(x)), tickFormat: String },
     y: { label: "accuracy, %", grid: true, domain: domainOf(rows, full, 4) },
     marks: [
       fullRule(full, "y"),
@@ -111,7 +116,7 @@ function lines(rows, full, along, of, domain = null) {
   const x = (row) => row.factors[along], y = accuracy;
   const sorted = [...rows].sort((a, b) => naturally(x(a), x(b)));
   const draw = (width) => plot(width, domain ? 190 : 260, {
-    x: { type: "point", domain: unique(sorted.map(x)), label: along === "value" ? null : symbol(along), padding: 0.3, tickSize: 3, tickFormat: (value) => (along === "value" && value === -1 ? "−1" : String(value)) },
+    x: { type: "point", domain: unique(sorted.map(x)), label: along === "value" ? null : symbol(along), padding: 0.3, tickSize: 3 },
     y: { domain: domain ?? domainOf(rows, full), label: domain ? null : "accuracy, %", grid: true, ticks: 5 },
     marks: [
       fullRule(full, "y"),

@@ -130,10 +130,12 @@ function startOperators({ examples }) {
   if (!own) return fill($("operator-views"), missing("No views of the operators: examples.json is not in this folder."));
   fill($("operator-views"), ...Object.entries(own.views).map(([name, found]) => {
     const kept = keptOf(found.kept, own.grid[0] * own.grid[1]), places = [...kept.keys()].filter((i) => kept[i]);
-    const scaled = found.scales.some((scale) => Math.abs(scale - 1) > 0.02);
-    const rings = scaled ? places.map((i, place) => [i, Math.min(0.55, 0.3 * found.scales[place])]) : [];
+    const least = Math.min(...found.scales), most = Math.max(...found.scales), spread = most - least;
+    const rings = spread > 0.002 ? places.map((i, place) => [i, 0.1 + (0.38 * (found.scales[place] - least)) / spread]) : [];
     const flows = flowsOf(found.flows), moved = flows.filter(([, to]) => to !== GONE).length;
     const label = `${name}: ${places.length} tokens kept, ${moved} of ${flows.length} dropped tokens flow into kept ones`;
-    return el("figure", {}, tokenPicture({ ...own, kept, flows, rings, label }), el("figcaption", {}, el("b", {}, name), DOES[name] ? `: ${DOES[name]}` : ""));
+    const norms = `Norms of kept tokens ×${fixed(least, 2)}${spread > 0.002 ? ` to ×${fixed(most, 2)}` : ""}; ${moved} of ${flows.length} dropped tokens flow.`;
+    return el("figure", {}, tokenPicture({ ...own, kept, flows, rings, label }),
+      el("figcaption", {}, el("b", {}, name), DOES[name] ? `: ${DOES[name]}` : "", `. ${norms}`));
   }));
 }

@@ -1,0 +1,55 @@
+"""Screenshots of a page, light and dark, wide and narrow: ``python -m tests.screenshots PAGE OUT``.
+
+``make screenshots`` makes the page of the committed results and puts its pictures into docs/page.
+"""
+
+import sys
+from base64 import b64decode
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+from tests.browser import open_browser, visit
+
+LARGEST = 400_000  # bytes of a picture
+WIDE, NARROW = (1280, 1480), (360, 1480)
+VIEWS = {
+    "wide-light": (WIDE, "light", None),
+    "wide-dark": (WIDE, "dark", None),
+    "studies-light": (WIDE, "light", "curves"),
+    "search-dark": (WIDE, "dark", "trajectory"),
+    "narrow-light": (NARROW, "light", None),
+    "narrow-dark": (NARROW, "dark", "curves"),
+}
+PLACE = "return document.getElementById(arguments[0]).getBoundingClientRect().top + scrollY"
+
+
+def capture(driver, page, *, size, theme, section):
+    """Draw the page from a section on, or from its top."""
+    width, height = size
+    visit(driver, page, width=width, theme=theme)
+    top = driver.execute_script(PLACE, section) if section else 0
+    clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
+    settings = {"captureBeyondViewport": True, "clip": clip}
+    found = driver.execute_cdp_cmd("Page.captureScreenshot", settings)
+    return Image.open(BytesIO(b64decode(found["data"]))).convert("RGB")
+
+
+def save_small(image, path):
+    """Save with few colours, which flat drawings do not miss."""
+    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    assert path.stat().st_size < LARGEST, path
+
+
+def main(page, out):
+    """Write all views of a page into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    with open_browser() as driver:
+        for name, (size, theme, section) in VIEWS.items():
+            image = capture(driver, page, size=size, theme=theme, section=section)
+            save_small(image, out / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))
