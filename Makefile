@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo screenshots assets test check bench clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: $(READY)  ## make the virtual environment and install EOS into it
 
