@@ -17,8 +17,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
-demo: setup  ## search a plan on the miniature, compare it with every prior method (minutes)
-	$(BIN)/eos demo --out runs/demo
+demo: setup  ## search plans on the miniature, compare them with every prior method (minutes)
+	$(BIN)/eos reproduce --quick --out runs/demo
 
 screenshots: setup  ## draw the page of the committed results in a browser (needs chromium-driver)
 	$(BIN)/eos report results/miniature --out runs/page

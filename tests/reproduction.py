@@ -60,6 +60,8 @@ def make_sample(out: Path, *, limit: int = 2) -> Path:
     study = make_study(folders, main_rows(), name="main", **titles, commands=commands)
     study.save(out / "studies" / "main.json")
     plans = {n: (f"eos@{n}", load_searched(EOS, n)) for n in BUDGETS}
+    for budget, (_, plan) in plans.items():
+        plan.save(out / "plans" / f"eos-1@{budget}.json")
     answerer = Answerer(backbone, eos.load_processor("miniature"))
     task = find_task(f"mini:{','.join(FAMILIES)}")
     make_examples(answerer, task, plans, split="test", seed=1, count=1).save(out / "examples.json")

@@ -155,7 +155,7 @@ def test_an_unknown_choice_is_a_usage_error_that_names_the_known(capsys, argumen
     assert f"is not one of {', '.join(map(repr, choices))}." in shown
 
 
-RUNNING = ["search", "demo", "profile", "fidelity", "eval", "bench"]
+RUNNING = ["search", "reproduce", "ablate", "profile", "fidelity", "eval", "bench"]
 COMMON = ["--device", "--dtype", "--attention", "--batch-size", "--seed"]
 COMMON += ["--out", "--quiet", "--json"]
 

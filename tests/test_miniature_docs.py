@@ -12,7 +12,7 @@ from eos.methods.registry import PRESETS
 from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.gallery import gallery
 from eos.miniature.world import EVALUATED, examples
-from eos.report.demo import glance
+from eos.report.programme import glance
 
 PAGE = Path(__file__).parent.parent / "docs" / "miniature.md"
 RESULTS = PAGE.parent.parent / "src" / "eos" / "results" / "miniature"

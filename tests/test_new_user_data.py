@@ -56,9 +56,11 @@ def test_8_bad_data_is_found_before_the_model_is_loaded(capsys, tmp_path):
 
 
 @pytest.mark.usefixtures("unloaded")
-@pytest.mark.parametrize("verb", ["search", "profile", "eval", "fidelity", "bench", "demo"])
+@pytest.mark.parametrize(
+    "verb", ["search", "profile", "eval", "fidelity", "bench", "reproduce", "ablate seeds"]
+)
 def test_8_an_unwritable_folder_is_found_before_the_model_is_loaded(capsys, blocked, verb):
-    assert "can be written to" in failed(capsys, verb, "--out", blocked)
+    assert "can be written to" in failed(capsys, *verb.split(), "--out", blocked)
 
 
 @pytest.mark.usefixtures("unloaded")

@@ -13,13 +13,14 @@ from rich.text import Text
 
 import eos
 from eos import cli
-from eos.commands import demo
 from eos.commands.progress import columns
+from eos.commands.reproduce import show_programme
 from eos.commands.search import describe_status
 from eos.estimates import Estimate
 from eos.evaluation.agreement import agreement, pooled
 from eos.evaluation.fidelity import SLOPE_METHODS, Fidelity, Level
 from eos.evaluation.latency import LatencyReport, Row
+from eos.evaluation.study import Study
 from eos.report.evaluation import show_evaluation
 from eos.report.fidelity import markdown, show_fidelity
 from eos.report.latency import show_latency
@@ -279,14 +280,12 @@ def test_6_progress_shows_step_total_time_left_and_loss(width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_6_the_demos_code_runs_as_it_is_printed(
-    searched, results, tmp_path, capsys, monkeypatch, width
-):
+def test_6_the_code_to_use_a_plan_runs_as_it_is_printed(reproduced, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    plans = {"searched@64": tmp_path / "a-folder-with-a-name" / "plan-64.json"}
-    demo.show_demo(searched, results, plans, out=tmp_path, as_json=False)
+    show_programme(reproduced, as_json=False)
     table, code = Text.from_ansi(capsys.readouterr().out).plain.split("to use the plan:\n\n")
     compile(code, "printed", "exec")
-    assert plans["searched@64"].as_posix() in code
-    check(table.split("\nsaved ")[0], width, [row.name for row in results.rows])
+    assert (reproduced / "plans" / "eos-1@64.json").as_posix() in code
+    names = [row.name for row in Study.load(reproduced / "studies" / "main.json").rows]
+    check(table.split("\nsaved ")[0], width, names)

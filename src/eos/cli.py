@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from eos.commands.ablate import ablate
 from eos.commands.ask import ask
 from eos.commands.bench import bench
-from eos.commands.demo import demo
 from eos.commands.doctor import doctor
 from eos.commands.eval import evaluate
 from eos.commands.fidelity import fidelity
@@ -20,6 +20,7 @@ from eos.commands.keys import SearchCommand
 from eos.commands.ls import list_things
 from eos.commands.plan import plan
 from eos.commands.profile import profile
+from eos.commands.reproduce import reproduce
 from eos.commands.search import search
 from eos.commands.validate import validate
 from eos.commands.verify import verify
@@ -32,7 +33,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "verify": verify,
     "plan": plan,
     "search": search,
-    "demo": demo,
+    "reproduce": reproduce,
+    "ablate": ablate,
     "ls": list_things,
     "validate": validate,
     "bench": bench,

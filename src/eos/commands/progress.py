@@ -17,7 +17,10 @@ BAR, WITH_BAR = 20, 100  # columns of the bar, and of a terminal that has one
 
 
 class Update(Protocol):
-    """Sets the line; ``label`` stands at its begin, the ``notes`` after the time left."""
+    """Sets the line; ``label`` stands at its begin, the ``notes`` after the time left.
+
+    ``left`` is that time in seconds, if it is known better than from what is done so far.
+    """
 
     def __call__(
         self,
@@ -25,6 +28,7 @@ class Update(Protocol):
         total: float | None,
         *,
         label: str | None = None,
+        left: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
         """Draw it."""
@@ -41,7 +45,8 @@ class StatusColumn(ProgressColumn):
         """Write the line."""
         total = "?" if task.total is None else f"{task.total:.0f}"
         parts = [task.description, f"{task.completed:.0f}/{total}"]
-        parts.append(f"left {clock(task.time_remaining)}")
+        left = task.fields.get("left")
+        parts.append(f"left {clock(task.time_remaining if left is None else left)}")
         parts += [*task.fields["notes"], f"so far {clock(task.elapsed)}"]
         return Text(fitted(parts, self.console.width - self.spare), no_wrap=True)
 
@@ -82,15 +87,18 @@ def progress_bar(label: str, *, quiet: bool, console: Console | None = None) -> 
     """Show progress inside the block."""
     console = console or Console(stderr=True)
     with Progress(*columns(console), console=console, transient=True, disable=quiet) as progress:
-        bar = progress.add_task(label, total=None, notes=())
+        bar = progress.add_task(label, total=None, left=None, notes=())
 
         def update(
             done: float,
             total: float | None,
             *,
             label: str | None = None,
+            left: float | None = None,
             notes: Sequence[str] = (),
         ) -> None:
-            progress.update(bar, completed=done, total=total, description=label, notes=notes)
+            progress.update(
+                bar, completed=done, total=total, description=label, left=left, notes=notes
+            )
 
         yield update

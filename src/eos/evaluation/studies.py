@@ -13,18 +13,23 @@ from eos.evaluation.rows import FamilyInfo, make_row
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.runs.identity import check_same
+from eos.space.plan import Plan
 from eos.version import __version__
 
 
 @dataclass(frozen=True)
 class RowSpec:
-    """A row of a study: its name there, and the run of an evaluation that it is made from."""
+    """A row of a study: its name there, and the run of an evaluation that it is made from.
+
+    ``plan`` is shown if the run answers for several that do the same.
+    """
 
     name: str
     run: str
     method: str
     searched: bool = False
     factors: Mapping[str, float | str] = field(default_factory=dict)
+    plan: Plan | None = None
 
 
 FULL_SPEC = RowSpec(FULL_ROW, FULL, FULL_ROW)
@@ -119,7 +124,7 @@ def _row(
     full: Mapping[str, tuple[float, ...]],
     families: Mapping[str, FamilyInfo],
 ) -> StudyRow:
-    plan = first.settings.runs[spec.run]
+    plan = spec.plan or first.settings.runs[spec.run]
     row = make_row(
         spec.name,
         first.results.row(spec.run).cost,

@@ -36,7 +36,7 @@ class StudyRow(ResultRow):
 
     method: str
     searched: bool = False
-    factors: dict[str, float | str] = Field(default_factory=dict)
+    factors: dict[str, int | float | str] = Field(default_factory=dict)
     plan: dict[str, Any] | None
     scores: dict[str, tuple[int | float, ...]]
 

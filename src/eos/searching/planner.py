@@ -33,6 +33,7 @@ from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.mixture import components
 from eos.space.plan import Plan
+from eos.space.starts import default_layers
 
 COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
 # scorers of the default space: they work in every model family. Listed, since a profile and the
@@ -228,10 +229,21 @@ def budget_space(
 
 
 def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[str, ...]]:
-    """List the scorers of every site; the last layer is none, for nothing attends after it."""
+    """List the scorers of every site; the last layer is none, for nothing attends after it.
+
+    With ``fix_layers`` the sites are these layers.
+    """
     names = config.scorers or SEARCHED
     found = dict.fromkeys(range(max(1, num_layers - 1)), names)
-    early = tuple(name for name in names if _works_early(name))
+    if config.fix_layers:
+        fixed = default_layers(num_layers) if config.layers is None else config.layers
+        unknown = sorted(set(fixed) - {-1, *found})
+        if unknown or not fixed:
+            raise ConfigError(f"layers: expected some of -1 to {max(found)}, found {list(fixed)}")
+        found = {site: names for site in fixed if site >= 0}
+        if -1 not in fixed:
+            return dict(sorted(found.items()))
+    early = tuple(name for name in names if works_early(name))
     if config.reduces_input and early:
         found[-1] = early
     elif config.reduces_input and config.input_site:
@@ -242,7 +254,7 @@ def scorers_by_site(num_layers: int, config: SearchConfig) -> dict[int, tuple[st
     return dict(sorted(found.items()))
 
 
-def _works_early(score: str) -> bool:
+def works_early(score: str) -> bool:
     """Whether a score needs nothing of a decoder layer that has run."""
     parts = [SCORERS[name] for name in components(score)]
     return all((x.rows == "none" and not x.needs) or x.ahead for x in parts)

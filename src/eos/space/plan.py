@@ -161,7 +161,7 @@ class Plan(Artifact):
             like = cls.preset(preset.flops_like, budget=budget, **own)
             rule = preset.rule(tokens=visual_tokens, budget=budget, num_layers=num_layers)
             plan = cls(**own, steps=preset.steps(*rule), provenance=provenance)
-            return plan._fitted(like.expected.flops_ratio)
+            return plan.fitted(like.expected.flops_ratio)
         counts = preset.counts(budget, published=kind == "published")
         steps = preset.steps(*preset.scaled(counts, **sizes))
         plan = cls(**own, steps=steps, provenance=provenance)
@@ -195,7 +195,7 @@ class Plan(Artifact):
             raise PlanError(str(failure)) from None
         return self._with_counts(counts)
 
-    def _fitted(self, max_flops: float) -> Self:
+    def fitted(self, max_flops: float) -> Self:
         """Rescale all counts but the last so that FLOPs come as near a limit as they can."""
         counts = [step.keep for step in self.steps]
         fitted = cost.fit_to_flops(

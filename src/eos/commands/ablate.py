@@ -1,0 +1,101 @@
+"""`eos ablate`: one ablation of the paper, with the searches that it needs."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eos.commands.options import (
+    AsJson,
+    AttentionChoice,
+    BatchSize,
+    Device,
+    DtypeChoice,
+    Out,
+    Quiet,
+    split_arguments,
+)
+from eos.commands.programme import (
+    BudgetList,
+    DescentChanges,
+    GivenSearches,
+    Jobs,
+    Limit,
+    ListPieces,
+    PaperConfig,
+    QuestionSeed,
+    TaskChoice,
+    run_programme,
+    scope_of,
+)
+from eos.commands.reproduce import show_study
+
+
+class AblationName(str, Enum):
+    """What is varied."""
+
+    alignment = "alignment"
+    layers = "layers"
+    operator = "operator"
+    budgets = "budgets"
+    placement = "placement"
+    selection = "selection"
+    method = "method"
+    seeds = "seeds"
+
+
+def ablate(
+    name: Annotated[AblationName, typer.Argument(help="What is varied.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG] [KEY=VALUE]...", help="Of the search, as `eos search` takes them."
+        ),
+    ] = None,
+    out: Out = Path("runs/reproduce"),
+    jobs: Jobs = None,
+    limit: Limit = None,
+    budgets: BudgetList = None,
+    search: GivenSearches = None,
+    task: TaskChoice = "mini",
+    paper: PaperConfig = None,
+    descent: DescentChanges = None,
+    device: Device = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: BatchSize = 16,
+    seed: QuestionSeed = None,
+    dry_run: ListPieces = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Vary one respect of the search, its plans or their operators; the rest stays as found."""
+    from eos.evaluation.study import Study
+    from eos.programme.catalogue import ABLATIONS
+
+    source, changes = split_arguments(arguments)
+    scope = scope_of(
+        False,
+        budgets,
+        config=source,
+        changes=changes,
+        limit=limit,
+        searches=search,
+        task=task,
+        paper=paper,
+        descent=descent,
+        device=device,
+        dtype=dtype and dtype.value,
+        attention=attention and attention.value,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    studies = ABLATIONS[name.value]
+    if run_programme(scope, out, jobs=jobs, studies=studies, dry_run=dry_run, quiet=quiet):
+        for study in studies:
+            made = Study.load(out / "studies" / f"{study}.json")
+            if as_json:
+                print(made.to_json(), end="")
+            else:
+                show_study(made)

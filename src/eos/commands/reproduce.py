@@ -1,0 +1,159 @@
+"""`eos reproduce`: the whole programme of the paper on one backbone, in pieces that resume."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eos.commands.options import (
+    Arguments,
+    AsJson,
+    AttentionChoice,
+    BatchSize,
+    Device,
+    DtypeChoice,
+    Out,
+    Quiet,
+    split_arguments,
+)
+from eos.commands.programme import (
+    BudgetList,
+    ChosenPresets,
+    DescentChanges,
+    GivenSearches,
+    Jobs,
+    Limit,
+    ListPieces,
+    PaperConfig,
+    QuestionSeed,
+    TaskChoice,
+    run_programme,
+    scope_of,
+)
+
+if TYPE_CHECKING:
+    from eos.evaluation.study import Study
+
+WIDTH = 150  # of tables that go to a file
+USE = """\
+import eos
+from eos.miniature.world import example
+from transformers import AutoProcessor
+
+backbone = eos.load_backbone("miniature")
+processor = AutoProcessor.from_pretrained(backbone.model.name_or_path)
+sample = example("test", "counting", 0)  # a picture and a question
+inputs = processor.apply_chat_template(
+    sample.messages(),
+    add_generation_prompt=True,
+    tokenize=True,
+    return_dict=True,
+    return_tensors="pt",
+)
+inputs = inputs.to(backbone.model.device, backbone.model.dtype)
+with eos.reduced(backbone, eos.Plan.load("{plan}")) as model:
+    answer = model.generate(**inputs, max_new_tokens=4)
+print(processor.batch_decode(answer, skip_special_tokens=True)[0])
+"""
+
+
+def reproduce(
+    arguments: Arguments = None,
+    out: Out = Path("runs/reproduce"),
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="A short search, two budgets and few questions: at most ten minutes."
+        ),
+    ] = False,
+    jobs: Jobs = None,
+    limit: Limit = None,
+    budgets: BudgetList = None,
+    search: GivenSearches = None,
+    preset: ChosenPresets = None,
+    task: TaskChoice = "mini",
+    paper: PaperConfig = None,
+    descent: DescentChanges = None,
+    device: Device = None,
+    dtype: DtypeChoice = None,
+    attention: AttentionChoice = None,
+    batch_size: BatchSize = 16,
+    seed: QuestionSeed = None,
+    dry_run: ListPieces = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the paper's programme: searches, every prior method, ablations; then report.
+
+    Several machines with a shared folder: accelerate launch -m eos reproduce ...
+    """
+    source, changes = split_arguments(arguments)
+    scope = scope_of(
+        quick,
+        budgets,
+        config=source,
+        changes=changes,
+        limit=limit,
+        searches=search,
+        presets=preset,
+        task=task,
+        paper=paper,
+        descent=descent,
+        device=device,
+        dtype=dtype and dtype.value,
+        attention=attention and attention.value,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    if run_programme(scope, out, jobs=jobs, dry_run=dry_run, quiet=quiet):
+        show_programme(out, as_json=as_json)
+
+
+def show_programme(out: Path, *, as_json: bool) -> None:
+    """Print the main table, or it as JSON; write the report and say where it is."""
+    from eos.evaluation.study import Study
+    from eos.report.programme import report
+    from eos.runs.files import write_atomically
+
+    study = Study.load(out / "studies" / "main.json")
+    plans = sorted((out / "plans").glob("eos-1@*.json"), key=lambda path: -_budget(path))
+    use = USE.format(plan=plans[0].as_posix())
+    write_atomically(out / "report.md", report(study, out, use=use))
+    page = build_page(out)
+    if as_json:
+        print(study.to_json(), end="")
+        return
+    show_study(study)
+    shown = ", ".join(str(path) for path in [*plans, out / "report.md", *page])
+    print(f"\nsaved {shown}; to use the plan:\n\n{use}")  # code and paths are not wrapped
+
+
+def build_page(out: Path) -> list[Path]:
+    """Make tables, figures and the page of a reproduction folder; list what to look at."""
+    from importlib.util import find_spec
+
+    if find_spec("eos.report.build") is None:
+        return []
+    from eos.report.build import build  # type: ignore[import-not-found]
+
+    return list(build([out], out / "report"))
+
+
+def show_study(study: "Study") -> None:
+    """Print a study's rows, budget by budget, the best first."""
+    from rich.console import Console
+
+    from eos.report.evaluation import caption, summary_grid
+    from eos.report.layout import show_grid
+    from eos.report.programme import league
+
+    ordered, lines = league(study)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    show_grid(console, summary_grid(ordered, lines_after=lines))
+    for paragraph in caption(ordered):
+        console.print(paragraph, highlight=False, markup=False)
+
+
+def _budget(path: Path) -> int:
+    return int(path.stem.partition("@")[2])

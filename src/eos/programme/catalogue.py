@@ -1,0 +1,158 @@
+"""Catalogue: every study of the programme, by name.
+
+A study is data: which searches it needs, and a function from their plans to rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eos.programme.comparisons import (
+    all_seeds,
+    budgets_rows,
+    default_searches,
+    fixed_searches,
+    low_rows,
+    main_rows,
+    preset_rows,
+    reproduce_rows,
+    seeds_rows,
+)
+from eos.programme.policies import (
+    alignment_rows,
+    descents,
+    estimators,
+    ladder_searches,
+    method_rows,
+    selection_rows,
+)
+from eos.programme.rows import PlanRow, StudyInputs
+from eos.programme.scope import Scope
+from eos.programme.sweeps import (
+    HEAT,
+    QUICK_PARAMETERS,
+    SHIFT,
+    heatmap_rows,
+    layers_rows,
+    operator_rows,
+    placement_rows,
+)
+from eos.programme.variations import PARAMETERS
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """A study.
+
+    Attributes:
+        title: one line.
+        labels: of the paper's tables and figures that it answers.
+        searches: names of those that it needs.
+        rows: makes its rows from their plans.
+        quick: whether a quick programme has it, too.
+        settings: what the rows follow from, besides the scope and the plans.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    searches: Callable[[Scope], list[str]]
+    rows: Callable[[StudyInputs], list[PlanRow]]
+    quick: bool = False
+    settings: Any = None
+
+
+# answered before the searches are done, for the main study
+PRESETS_FIRST = "presets"
+STUDIES: dict[str, StudySpec] = {
+    PRESETS_FIRST: StudySpec("Every prior method at every budget", (), lambda _: [], preset_rows),
+    "main": StudySpec(
+        "Found plans and every prior method at every budget",
+        ("tab:main_retainsweep", "tab:app_perlayer_theta"),
+        all_seeds,
+        main_rows,
+        quick=True,
+    ),
+    "low": StudySpec(
+        "Found plans beside SparseVLM v2 at the smallest budgets, family by family",
+        ("tab:app_low_retain",),
+        default_searches,
+        low_rows,
+        quick=True,
+    ),
+    "placement": StudySpec(
+        "Reducers of the found plan at the smallest budget misplaced",
+        ("tab:app_layer_perturb",),
+        default_searches,
+        placement_rows,
+        quick=True,
+        settings=SHIFT,
+    ),
+    "operator": StudySpec(
+        "Each number of the central reducer's operator swept",
+        ("fig:abl_theta",),
+        default_searches,
+        operator_rows,
+        quick=True,
+        settings=[PARAMETERS, QUICK_PARAMETERS],
+    ),
+    "budgets": StudySpec(
+        "One plan rescaled to every budget, and plans searched for each",
+        ("fig:abl_retain", "tab:app_full_retain"),
+        default_searches,
+        budgets_rows,
+    ),
+    "layers": StudySpec(
+        "Each reducer of the found plans at every layer",
+        ("fig:abl_layers",),
+        default_searches,
+        layers_rows,
+    ),
+    "heatmap": StudySpec(
+        "First and last reducer of the found plan at pairs of layers",
+        ("fig:abl_layer_heat",),
+        default_searches,
+        heatmap_rows,
+        settings=HEAT,
+    ),
+    "seeds": StudySpec(
+        "The default search with several seeds",
+        (),
+        all_seeds,
+        seeds_rows,
+    ),
+    "reproduce": StudySpec(
+        "SparseVLM's own code, the same in the unified space, and searched plans",
+        ("tab:reproduce",),
+        fixed_searches,
+        reproduce_rows,
+    ),
+    "method": StudySpec(
+        "From the paper's search to the default one, a lever at a time",
+        (),
+        ladder_searches,
+        method_rows,
+    ),
+    "selection": StudySpec(
+        "The paper's search with different estimators of the gradient",
+        (),
+        estimators,
+        selection_rows,
+    ),
+    "alignment": StudySpec(
+        "The paper's search with different weights of the alignment",
+        ("fig:abl_lambda",),
+        descents,
+        alignment_rows,
+    ),
+}
+# `eos ablate NAME`: the studies of a name
+ABLATIONS: dict[str, tuple[str, ...]] = {
+    "alignment": ("alignment",),
+    "layers": ("layers", "heatmap"),
+    "operator": ("operator",),
+    "budgets": ("budgets",),
+    "placement": ("placement",),
+    "selection": ("selection",),
+    "method": ("method",),
+    "seeds": ("seeds",),
+}

@@ -1,0 +1,97 @@
+"""Comparisons: rows of the studies that set found plans beside prior methods."""
+
+from eos.methods.registry import PRESETS
+from eos.programme.rows import EOS, SEARCHED_AT, PlanRow, StudyInputs
+from eos.programme.scope import Scope
+from eos.programme.searches import FIXED_BUDGETS, SEED_BUDGETS, at, first
+
+LOW_BUDGETS = (32, 16)
+CLASSICS = ("sparsevlm-v1", "sparsevlm-v2", "tome", "pool")
+ORIGINALS = ("sparsevlm-v2-original", "sparsevlm-v1-original", "sparsevlm-v2", "sparsevlm-v1")
+
+
+def default_searches(scope: Scope) -> list[str]:
+    """Name the first default search of every budget."""
+    return [first(scope, budget) for budget in scope.budgets]
+
+
+def all_seeds(scope: Scope) -> list[str]:
+    """Name the default searches of all seeds."""
+    others = [
+        f"{EOS}-{seed}@{budget}" for seed in scope.seeds[1:] for budget in at(scope, SEED_BUDGETS)
+    ]
+    return [*default_searches(scope), *others]
+
+
+def fixed_searches(scope: Scope) -> list[str]:
+    """Name the searches with fixed layers, and the free ones beside them."""
+    budgets = at(scope, FIXED_BUDGETS)
+    return [name for x in budgets for name in (f"fixed@{x}", first(scope, x))]
+
+
+def preset_rows(found: StudyInputs) -> list[PlanRow]:
+    """Every prior method at every budget."""
+    names = PRESETS if found.scope.presets is None else found.scope.presets
+    return [found.preset_row(name, budget) for budget in found.scope.budgets for name in names]
+
+
+def main_rows(found: StudyInputs) -> list[PlanRow]:
+    """Every prior method and the plans of every seed, at every budget."""
+    seeds = [
+        _seed_row(found, seed, budget)
+        for budget in found.scope.budgets
+        for seed in found.scope.seeds
+        if f"{EOS}-{seed}@{budget}" in found.plans
+    ]
+    return [*seeds, *preset_rows(found)]
+
+
+def low_rows(found: StudyInputs) -> list[PlanRow]:
+    """The found plans beside SparseVLM v2 at the smallest budgets."""
+    budgets = at(found.scope, LOW_BUDGETS)
+    return [
+        row
+        for budget in budgets
+        for row in (found.eos_row(budget), found.preset_row("sparsevlm-v2", budget))
+    ]
+
+
+def reproduce_rows(found: StudyInputs) -> list[PlanRow]:
+    """SparseVLM's own code, the same as points of the space, and what searches make of them."""
+    rows = []
+    for budget in at(found.scope, FIXED_BUDGETS):
+        rows += [found.preset_row(name, budget) for name in ORIGINALS]
+        fixed = found.plans[f"fixed@{budget}"]
+        own = {"budget": budget}
+        rows.append(PlanRow(f"fixed@{budget}", fixed, "eos-fixed", searched=True, factors=own))
+        rows.append(found.eos_row(budget))
+    return rows
+
+
+def seeds_rows(found: StudyInputs) -> list[PlanRow]:
+    """The plans of every seed."""
+    budgets = at(found.scope, SEED_BUDGETS)
+    return [_seed_row(found, seed, budget) for budget in budgets for seed in found.scope.seeds]
+
+
+def budgets_rows(found: StudyInputs) -> list[PlanRow]:
+    """One plan rescaled to every budget, the plans searched for each, and classic methods."""
+    rows, origin = [], at(found.scope, (64,))[0]
+    for budget in found.scope.budgets:
+        own = {"budget": budget, "searched_at": origin}
+        plan = found.eos(origin).rescaled(budget)
+        rows.append(PlanRow(f"eos-one@{budget}", plan, "eos-one", searched=True, factors=own))
+        searched_at = found.eos(budget).provenance.get(SEARCHED_AT, budget)
+        rows.append(found.eos_row(budget, searched_at=searched_at))
+        rows += [found.preset_row(name, budget) for name in CLASSICS]
+    return rows
+
+
+def _seed_row(found: StudyInputs, seed: int, budget: int) -> PlanRow:
+    name = f"{EOS}-{seed}@{budget}"
+    factors = {"budget": budget, "seed": seed}
+    if seed == found.scope.seeds[0]:
+        name, plan = f"{EOS}@{budget}", found.eos(budget)
+    else:
+        plan = found.plans[name]
+    return PlanRow(name, plan, EOS, searched=True, factors=factors)

@@ -1,0 +1,183 @@
+"""Making: how each kind of piece is made in a workshop."""
+
+from pathlib import Path
+
+from eos.errors import ConfigError
+from eos.evaluation.evaluate import DEFAULT_SPLIT, evaluate
+from eos.evaluation.studies import RowSpec, make_study
+from eos.evaluation.verify import verify
+from eos.programme.catalogue import STUDIES
+from eos.programme.examples import make_examples
+from eos.programme.pieces import Progress
+from eos.programme.rows import SEARCHED_AT, PlanRow, StudyInputs
+from eos.programme.searches import SearchSpec, config_of, descent_budget, first
+from eos.programme.trajectory import read_trajectory
+from eos.programme.workshop import Workshop, canonical, plan_file, run_name
+from eos.searching.opening import pick_sources
+from eos.searching.planner import find_profile, open_search
+from eos.searching.profile import Profile
+from eos.searching.run import Status
+from eos.searching.search import search
+from eos.space.plan import Plan
+from eos.space.searched import load_plan_of_run, load_searched, searched
+
+
+def profile_file(seed: int, seeds: tuple[int, ...]) -> str:
+    """Name the file of a profile; the first seed's is part of what a report reads."""
+    return "profile.json" if seed == seeds[0] else f"profiles/{seed}.json"
+
+
+def make_profile(workshop: Workshop, progress: Progress, *, spec: SearchSpec) -> None:
+    """Measure the profile that the searches of a seed start from, or take the one given."""
+    assert spec.profile is not None
+    path = workshop.folder / profile_file(spec.profile, workshop.scope.seeds)
+    given = given_profile(spec.given)
+    if given is not None:
+        given.save(path)
+        return
+    config = config_of(workshop.scope, spec)
+
+    def watch(stage: str, done: int, total: int) -> None:
+        progress(done, total, stage)
+
+    opened = open_search(
+        workshop.backbone,
+        pick_sources(config.data, None, config),
+        config,
+        processor=workshop.answerer.processor,
+        folder=workshop.run_folder(spec.name),
+        watch=watch,
+    )
+    find_profile(opened).save(path)
+
+
+def given_profile(spec: str | None) -> Profile | None:
+    """Load the profile beside plans that take the place of a search; None if there is none."""
+    if spec is None:
+        return None
+    name = spec.partition("@")[0]
+    folder = next(iter(searched()[name].values())).parent if name in searched() else Path(spec)
+    path = folder / "profile.json"
+    return Profile.load(path) if path.exists() else None
+
+
+def make_search(workshop: Workshop, progress: Progress, *, spec: SearchSpec) -> None:
+    """Search a plan, or take the one that was given."""
+    path = workshop.folder / plan_file(spec.name)
+    if spec.given is not None:
+        given_plan(spec.given, spec.budget).save(path)
+        return
+    profile = None
+    if spec.profile is not None:
+        name = profile_file(spec.profile, workshop.scope.seeds)
+        profile = str((workshop.folder / name).resolve())
+    config = config_of(workshop.scope, spec, profile=profile)
+
+    def watch(status: Status) -> None:
+        progress(status.done, status.total, status.start)
+
+    data, validation = pick_sources(config.data, None, config)
+    found = search(
+        workshop.backbone,
+        data,
+        config,
+        validation=validation,
+        processor=workshop.answerer.processor,
+        out=workshop.run_folder(spec.name),
+        watch=watch,
+    )
+    found.plans[spec.budget].model_copy(update={"provenance": found.plan.provenance}).save(path)
+
+
+def given_plan(spec: str, budget: int) -> Plan:
+    """Load a plan that takes the place of a search; of the nearest budget if it has not this one.
+
+    A budget that it was rescaled from is in its provenance.
+    """
+    name = spec.partition("@")[0]
+    if name in searched():
+        plan, own = load_searched(name, budget), set(searched()[name])
+    elif Path(spec).is_dir():
+        plan = load_plan_of_run(Path(spec), budget)
+        own = {Plan.load(path).expected.final_tokens for path in Path(spec).glob("plan*.json")}
+    elif Path(spec).is_file():
+        main = Plan.load(spec)
+        plan, own = main.rescaled(budget), {main.expected.final_tokens}
+    else:
+        raise ConfigError(
+            "expected plans to use instead of a search: a name of the package, such as "
+            f"eos-miniature, the folder of a run, or a plan.json; found {spec!r}"
+        )
+    if budget in own:
+        return plan
+    nearest = min(own, key=lambda x: max(x / budget, budget / x))
+    return plan.model_copy(update={"provenance": {SEARCHED_AT: nearest}})
+
+
+def rows_of(workshop: Workshop, study: str) -> list[PlanRow]:
+    """Make the rows of a study from the plans that were found."""
+    spec, scope = STUDIES[study], workshop.scope
+    plans = {name: workshop.plan(name) for name in spec.searches(scope)}
+    return spec.rows(StudyInputs(scope, plans, workshop.facts.target))
+
+
+def make_answers(workshop: Workshop, progress: Progress, *, study: str, family: str) -> int:
+    """Let every plan of a study answer the questions of a family; count the new answers."""
+    counts: list[int] = []
+
+    def watch(done: int, total: int) -> None:
+        counts.append(done)
+        progress(done, total, "answers")
+
+    evaluate(
+        workshop.backbone,
+        {run_name(row.plan): canonical(row.plan) for row in rows_of(workshop, study)},
+        out=workshop.answers_folder(family),
+        task=f"{workshop.task.name}:{family}",
+        limit=workshop.scope.limit,
+        seed=workshop.scope.seed,
+        batch_size=workshop.scope.batch_size,
+        processor=workshop.answerer.processor,
+        watch=watch,
+    )
+    return counts[-1] - counts[0]
+
+
+def make_study_file(workshop: Workshop, _: Progress, *, study: str, commands: list[str]) -> None:
+    """Put the answers to all families together."""
+    spec = STUDIES[study]
+    rows = [
+        RowSpec(row.name, run_name(row.plan), row.method, row.searched, row.factors, row.plan)
+        for row in rows_of(workshop, study)
+    ]
+    folders = [workshop.answers_folder(family) for family in workshop.task.families]
+    made = make_study(
+        folders, rows, name=study, title=spec.title, labels=spec.labels, commands=commands
+    )
+    made.save(workshop.folder / "studies" / f"{study}.json")
+
+
+def make_trajectory(workshop: Workshop, _: Progress) -> None:
+    """Read the course of the paper's search and the stages of the default one."""
+    scope = workshop.scope
+    descent = f"paper@{descent_budget(scope)}"
+    plans = {budget: workshop.plan(first(scope, budget)) for budget in scope.budgets}
+    names = (descent, *(first(scope, budget) for budget in scope.budgets))
+    found = read_trajectory(workshop.run_folder(descent), plans, searches=names)
+    found.save(workshop.folder / "trajectory.json")
+
+
+def make_examples_file(workshop: Workshop, _: Progress, *, count: int) -> None:
+    """Observe the found plans on the first questions of every family."""
+    scope = workshop.scope
+    plans = {
+        budget: (f"eos@{budget}", workshop.plan(first(scope, budget))) for budget in scope.budgets
+    }
+    questions = {"split": DEFAULT_SPLIT, "seed": scope.seed, "count": count}
+    found = make_examples(workshop.answerer, workshop.task, plans, **questions)  # type: ignore[arg-type]
+    found.save(workshop.folder / "examples.json")
+
+
+def make_verify(workshop: Workshop, _: Progress) -> None:
+    """Verify the operator at its corners."""
+    verify().save(workshop.folder / "verify.json")

@@ -1,0 +1,151 @@
+"""Searches: which of them a programme runs, by name, and what each changes.
+
+``eos-1@64`` is the default search of seed 1 for 64 tokens; the others are its variants and the
+descents of the paper's method.
+"""
+
+from dataclasses import dataclass
+
+from eos.errors import ConfigError
+from eos.programme.scope import SHORT, Scope
+from eos.searching.files import configs, read_config
+from eos.searching.settings import SearchConfig
+
+LAMBDAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+DEFAULT_LAMBDA = 0.1  # of the paper, and of every other descent
+DESCENT_BUDGET = 64  # of the descents that are compared
+LADDER_BUDGETS = (64, 16)
+FIXED_BUDGETS = (192, 64)
+SEED_BUDGETS = (64, 32, 16)
+QUICK_DESCENT = ("steps=12", "batch=4", "micro_batch=4", "validation.samples=16")
+_BARE = ("explore.moves=0", "explore.gradient=false")
+# what each lever adds to the one before it, from plain paths to the default search
+LADDER: dict[str, tuple[str, ...]] = {
+    "raters": ("scorers=[text-raters]", "operators=false", "input_site=false", *_BARE),
+    "scorers": ("operators=false", "input_site=false", *_BARE),
+    "input": ("operators=false", *_BARE),
+    "operators": _BARE,
+    "moves": ("explore.gradient=false", "explore.confirm_samples=0"),
+}
+SELECTIONS: dict[str, tuple[str, ...]] = {
+    "rank": ("relaxation.selection=rank",),
+    "marginal": ("relaxation.selection=marginal",),
+    "rank-band": ("relaxation.selection=rank", "relaxation.band=0.25"),
+    "rank-soft": ("relaxation.selection=rank", "relaxation.boundary=soft"),
+}
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """A search of a programme.
+
+    Attributes:
+        name: of its plan.
+        changes: of the configuration.
+        descent: whether it is the paper's search.
+        profile: seed of the profile that it starts from; None if it has none, or its own.
+        given: spec of a plan that takes its place.
+    """
+
+    name: str
+    budget: int
+    changes: tuple[str, ...] = ()
+    descent: bool = False
+    profile: int | None = None
+    given: str | None = None
+
+
+def searches(scope: Scope) -> dict[str, SearchSpec]:
+    """List every search that a study of the programme may need, by name."""
+    found = [spec for seed in scope.seeds for spec in _default(scope, seed)]
+    first = scope.seeds[0]
+    for budget in at(scope, FIXED_BUDGETS):
+        found.append(_variant(scope, f"fixed@{budget}", budget, ("fix_layers=true",), first))
+    for budget in at(scope, LADDER_BUDGETS):
+        for name, changes in LADDER.items():
+            profile = None if name == "raters" else first
+            found.append(_variant(scope, f"{name}@{budget}", budget, changes, profile))
+        found.append(_descent(scope, f"paper@{budget}", budget))
+    budget = descent_budget(scope)
+    for weight in LAMBDAS:
+        if weight != DEFAULT_LAMBDA:
+            change = (f"objective.align_weight={weight:g}",)
+            found.append(_descent(scope, f"align-{weight:g}@{budget}", budget, change))
+    off = ("objective.ce_weight=0",)
+    found.append(_descent(scope, f"ce-off@{budget}", budget, off))
+    for name, changes in SELECTIONS.items():
+        found.append(_descent(scope, f"selection-{name}@{budget}", budget, changes))
+    return {spec.name: spec for spec in found}
+
+
+def at(scope: Scope, budgets: tuple[int, ...]) -> tuple[int, ...]:
+    """Choose those budgets that the programme has; its smallest if it has none of them."""
+    return tuple(x for x in budgets if x in scope.budgets) or scope.budgets[-1:]
+
+
+def first(scope: Scope, budget: int) -> str:
+    """Name the first default search of a budget."""
+    return f"eos-{scope.seeds[0]}@{budget}"
+
+
+def descent_budget(scope: Scope) -> int:
+    """Say for how many tokens the descents that are compared search."""
+    return at(scope, (DESCENT_BUDGET,))[0]
+
+
+def config_of(scope: Scope, spec: SearchSpec, *, profile: str | None = None) -> SearchConfig:
+    """Read the configuration of a search; ``profile`` is the file that it starts from."""
+    more = [f"budget={spec.budget}", "budgets=null", *spec.changes]
+    if profile is not None:
+        more.append(f"explore.profile={profile}")
+    if not spec.descent:
+        short = SHORT if scope.quick else ()
+        return read_config(scope.config, [*short, *scope.changes, *more])
+    given = [*(QUICK_DESCENT if scope.quick else ()), *scope.descent]
+    return read_config(paper_config(scope), [*shared_changes(scope), *given, *more])
+
+
+def paper_config(scope: Scope) -> str:
+    """Name the configuration of the paper's search."""
+    named = scope.paper or f"paper-{scope.config}"
+    if scope.paper is None and named not in configs():
+        raise ConfigError(
+            f"expected a configuration of the paper's search beside {scope.config!r}, found no "
+            f"{named!r}; name one with --paper"
+        )
+    return named
+
+
+def shared_changes(scope: Scope) -> list[str]:
+    """Choose the changes of the default search that are of model and data, for every search."""
+    keys = ("backbone", "device_map", "data.")
+    return [change for change in scope.changes if change.startswith(keys)]
+
+
+def seeded(scope: Scope, seed: int) -> tuple[str, ...]:
+    """Write a seed as changes; the world draws other questions with another seed."""
+    world = read_config(scope.config, scope.changes).data.kind == "world"
+    return (f"seed={seed}", *([f"data.seed={seed}"] if world else []))
+
+
+def _default(scope: Scope, seed: int) -> list[SearchSpec]:
+    """The default search of a seed: the first at all budgets, others at three."""
+    place = scope.seeds.index(seed)
+    given = scope.searches[place] if place < len(scope.searches) else None
+    budgets = scope.budgets if place == 0 else at(scope, SEED_BUDGETS)
+    return [
+        SearchSpec(f"eos-{seed}@{budget}", budget, seeded(scope, seed), profile=seed, given=given)
+        for budget in budgets
+    ]
+
+
+def _variant(
+    scope: Scope, name: str, budget: int, changes: tuple[str, ...], profile: int | None
+) -> SearchSpec:
+    own = (*seeded(scope, scope.seeds[0]), *changes)
+    return SearchSpec(name, budget, own, profile=profile)
+
+
+def _descent(scope: Scope, name: str, budget: int, changes: tuple[str, ...] = ()) -> SearchSpec:
+    own = (*seeded(scope, scope.seeds[0]), *changes)
+    return SearchSpec(name, budget, own, descent=True)
