@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo screenshots assets test check bench clean
+.PHONY: help setup demo figures screenshots assets test check bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,6 +26,11 @@ screenshots: setup  ## draw the page of the committed results in a browser (need
 
 assets:  ## bundle the page's charting library again (needs npm)
 	sh src/eos/report/assets/refresh.sh
+
+figures: setup  ## draw the README's figure from committed results
+	$(BIN)/eos report results/miniature --out runs/figures
+	mkdir -p docs/figures
+	cp runs/figures/figures/eos_overview.svg runs/figures/figures/eos_overview.csv docs/figures/
 
 test: setup  ## run the tests
 	$(BIN)/python -m pytest -n 2

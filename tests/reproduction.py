@@ -14,8 +14,8 @@ from eos.evaluation.tasks import find_task
 from eos.evaluation.verification import Check, StandIn, Verification
 from eos.programme.examples import make_examples
 from eos.programme.trajectory import read_trajectory
+from eos.searching.curves import Profile
 from eos.searching.files import read_config
-from eos.searching.profile import Profile
 from eos.space.searched import load_searched, searched
 from eos.version import __version__
 

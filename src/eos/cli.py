@@ -20,6 +20,7 @@ from eos.commands.keys import SearchCommand
 from eos.commands.ls import list_things
 from eos.commands.plan import plan
 from eos.commands.profile import profile
+from eos.commands.report import report
 from eos.commands.reproduce import reproduce
 from eos.commands.search import search
 from eos.commands.validate import validate
@@ -42,6 +43,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "ask": ask,
     "profile": profile,
     "fidelity": fidelity,
+    "report": report,
     "doctor": doctor,
 }
 

@@ -131,13 +131,9 @@ def show_programme(out: Path, *, as_json: bool) -> None:
 
 def build_page(out: Path) -> list[Path]:
     """Make tables, figures and the page of a reproduction folder; list what to look at."""
-    from importlib.util import find_spec
+    from eos.report.build import build
 
-    if find_spec("eos.report.build") is None:
-        return []
-    from eos.report.build import build  # type: ignore[import-not-found]
-
-    return list(build([out], out / "report"))
+    return list(build([out], out / "report").other)
 
 
 def show_study(study: "Study") -> None:

@@ -13,9 +13,9 @@ from eos.programme.rows import SEARCHED_AT, PlanRow, StudyInputs
 from eos.programme.searches import SearchSpec, config_of, descent_budget, first
 from eos.programme.trajectory import read_trajectory
 from eos.programme.workshop import Workshop, canonical, plan_file, run_name
+from eos.searching.curves import Profile
 from eos.searching.opening import pick_sources
 from eos.searching.planner import find_profile, open_search
-from eos.searching.profile import Profile
 from eos.searching.run import Status
 from eos.searching.search import search
 from eos.space.plan import Plan

@@ -16,10 +16,10 @@ from eos.programme.pieces import digest_of
 from eos.programme.scope import Scope
 from eos.runs.environment import environment
 from eos.searching.files import read_config
+from eos.sizes import Dims
 from eos.space.plan import Plan
 from eos.space.specs import Target
 from eos.space.step import Operator
-from eos.tokens import Dims
 
 SHORT_DIGEST = 8  # of a digest in the name of a folder
 PRUNE = Operator()

@@ -4,7 +4,7 @@ A cell is bold only where its row is ahead of the best row of every other method
 a paired 95% interval that excludes zero. The full model, which reduces nothing, does not compete.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
 from eos.errors import ConfigError
@@ -73,7 +73,8 @@ def columns_of(study: Study) -> dict[str, list[str]]:
     for name, info in families.items():
         groups.setdefault(info.group, []).append(name)
     several = groups if len(groups) > 1 else {}
-    return {**{name: [name] for name in families}, **several, "average": list(families)}
+    single = {name: [name] for members in groups.values() for name in members}
+    return {**single, **several, "average": list(families)}
 
 
 def score_of(row: ResultRow, column: str, families: Sequence[str]) -> Score:
@@ -98,6 +99,16 @@ def score_cells(
             SheetCell(write_accuracy(score_of(row, name, own)), bold=leaders[name] == row.name)
             for name, own in columns.items()
         ]
+
+
+def score_cells_by_name(study: Study, columns: dict[str, list[str]]) -> dict[str, list[SheetCell]]:
+    """Write the accuracies of all rows; those of one budget are a block."""
+    found: dict[str, list[SheetCell]] = {}
+    for budget in budgets_of(study.rows):
+        rows = at_budget(study, budget)
+        names = [row.name for row in rows]
+        found |= dict(zip(names, score_cells(rows, columns), strict=True))
+    return found
 
 
 def difference_cell(found: Difference) -> SheetCell:
@@ -148,6 +159,14 @@ def blocks_by_setting(
             heading = "; ".join(part for part in (block.heading, name) if part)
             blocks.append(Block(heading, block.rows))
     return blocks
+
+
+def alike(studies: Sequence[Study], columns: Callable[[Study], Iterable[str]]) -> list[list[Study]]:
+    """Group studies whose tables have the same columns; others get a table of their own."""
+    groups: dict[tuple[str, ...], list[Study]] = {}
+    for study in studies:
+        groups.setdefault(tuple(columns(study)), []).append(study)
+    return list(groups.values())
 
 
 def answering(reproduction: Reproduction, label: str) -> list[Study]:

@@ -27,13 +27,13 @@ DPI = 200
 # Okabe and Ito's colours; yellow, too light for lines on white, is left out
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A9199"
-CYCLE = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY, BLACK)
+CYCLE = (GREEN, BLUE, VERMILION, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 REGIMES = {
     "none": GREY,
     "prune": BLUE,
     "merge": VERMILION,
-    "pool": GREEN,
+    "pool": SKY,
     "reweight": PURPLE,
     "own": ORANGE,
 }
@@ -86,12 +86,24 @@ class PlotData:
 
 
 def write_figure(
-    data: PlotData, draw: "Callable[[PlotData], Figure]", *, folder: Path, name: str
+    data: PlotData,
+    draw: "Callable[[PlotData], Figure]",
+    *,
+    folder: Path,
+    name: str,
+    on_both: bool = False,
 ) -> list[Path]:
-    """Write a figure as PDF, SVG and PNG, and the rows behind it as CSV."""
+    """Write a figure as PDF, SVG and PNG, and the rows behind it as CSV.
+
+    ``on_both``: the SVG is transparent, and readable on a white and on a dark page.
+    """
     written = folder / f"{name}.csv"
     write_atomically(written, to_csv(data.rows))
-    return [written, *save(data, draw, folder=folder, name=name)]
+    if not on_both:
+        return [written, *save(data, draw, folder=folder, name=name)]
+    printed = save(data, draw, folder=folder, name=name, formats=("pdf", "png"))
+    svg = save(data, draw, folder=folder, name=name, formats=("svg",), style=ON_BOTH)
+    return [written, *printed, *svg]
 
 
 def save(
@@ -110,6 +122,8 @@ def save(
     settings: Any = {**STYLE, **(style or {})}
     with matplotlib.rc_context(settings):
         figure = draw(data)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, not for every format
         for form in formats:
             buffer = BytesIO()
             figure.savefig(buffer, format=form, dpi=DPI, metadata=_METADATA[form])
@@ -144,6 +158,23 @@ def new_figure(height: float, *, width: float = WIDTH) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def number(row: PlotRow, key: str) -> float:
+    """Read a number of a row."""
+    value = row[key]
+    assert value is not None, f"no {key} in {row}"
+    return float(value)
+
+
+def brief(value: float) -> str:
+    """Write a tick briefly.
+
+    >>> brief(0.25), brief(-0.5), brief(1.0)
+    ('.25', '−.5', '1')
+    """
+    text = f"{value:g}".replace("0.", ".", 1) if 0 < abs(value) < 1 else f"{value:g}"
+    return text.replace("-", "−").replace("inf", "∞")
 
 
 def title_panel(axes: "Axes", place: int, text: str) -> None:

@@ -5,7 +5,7 @@ gets commands for them, so that both have the same numbers.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from eos.tables import markdown_table
@@ -38,7 +38,7 @@ class Sheet:
         heads: of the columns.
         blocks: of rows.
         notes: sentences below it: what was measured and how.
-        left: columns aligned at the left, counted from the first; the others at the right.
+        texts: heads of columns aligned at the left, as the first one is; numbers at the right.
         spans: heads above the heads, with the number of columns that each covers.
     """
 
@@ -47,8 +47,14 @@ class Sheet:
     heads: Sequence[str]
     blocks: Sequence[Block]
     notes: Sequence[str] = ()
-    left: int = 1
+    texts: Collection[str] = ()
     spans: Sequence[tuple[str, int]] = field(default=())
+
+    @property
+    def columns(self) -> str:
+        """How each column is aligned: l or r."""
+        aligned = ["l" if head in self.texts else "r" for head in self.heads]
+        return "".join(["l", *aligned[1:]])
 
     @property
     def name(self) -> str:
@@ -82,7 +88,9 @@ def markdown(sheet: Sheet) -> str:
         rows = [[_markdown_cell(cell) for cell in row] for row in block.rows]
         heads = [_escape_markdown(head) for head in sheet.heads]
         heading = [f"**{_escape_markdown(block.heading)}**", ""] if block.heading else []
-        lines += [*heading, *markdown_table(heads, rows, left=sheet.left), ""]
+        first, _, *others = markdown_table(heads, rows)
+        ruler = "".join("---|" if column == "l" else "---:|" for column in sheet.columns)
+        lines += [*heading, first, f"|{ruler}", *others, ""]
     for note in sheet.notes:
         lines += [_escape_markdown(note), ""]
     return "\n".join(lines)
@@ -91,14 +99,13 @@ def markdown(sheet: Sheet) -> str:
 def latex(sheet: Sheet) -> str:
     """Write a table as LaTeX: needs the packages booktabs and graphicx."""
     count = len(sheet.heads)
-    columns = "l" * sheet.left + "r" * (count - sheet.left)
     lines = [
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{\textbf{{{escape(sheet.title)}.}} {escape(' '.join(sheet.notes))}}}",
         rf"\label{{{sheet.label}}}",
         r"\resizebox{\textwidth}{!}{%",
-        rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{sheet.columns}@{{}}}}",
         r"\toprule",
         *_spanned(sheet.spans),
         _latex_row([escape(head) for head in sheet.heads]),

@@ -1,12 +1,13 @@
 """Tables over budgets: the main one, aggressive budgets with differences, one row a method."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from eos.evaluation.estimates import write_accuracy
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import (
     BOLD_RULE,
     COST_HEADS,
+    alike,
     answering,
     at_budget,
     blocks_by_setting,
@@ -35,7 +36,7 @@ def main_results(reproduction: Reproduction, label: str) -> list[Sheet]:
     """Write every method at every budget, family by family (Table 4)."""
     return [
         _by_columns(label, "Main results across retained-token budgets", group, _budget_blocks)
-        for group in _same_columns(answering(reproduction, label))
+        for group in alike(answering(reproduction, label), columns_of)
     ]
 
 
@@ -44,19 +45,13 @@ def aggressive(reproduction: Reproduction, label: str) -> list[Sheet]:
     title = "Per-benchmark scores at aggressive retain budgets"
     return [
         _by_columns(label, title, group, _margin_blocks)
-        for group in _same_columns(answering(reproduction, label))
+        for group in alike(answering(reproduction, label), columns_of)
     ]
 
 
-def _same_columns(studies: Sequence[Study]) -> list[list[Study]]:
-    """Group studies whose tables have the same columns; others get a table of their own."""
-    groups: dict[tuple[str, ...], list[Study]] = {}
-    for study in studies:
-        groups.setdefault(tuple(columns_of(study)), []).append(study)
-    return list(groups.values())
-
-
-def _by_columns(label: str, title: str, studies: Sequence[Study], make) -> Sheet:  # type: ignore[no-untyped-def]
+def _by_columns(
+    label: str, title: str, studies: Sequence[Study], make: Callable[[Study], list[Block]]
+) -> Sheet:
     columns = columns_of(studies[0])
     groups = [info.group for info in studies[0].families.values()]
     spans = [("", 3), *((group, groups.count(group)) for group in dict.fromkeys(groups))]

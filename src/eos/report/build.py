@@ -1,0 +1,147 @@
+"""Build: every table and figure that some folders allow, an index, and the page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from eos.errors import ConfigError
+from eos.evaluation.results import Results
+from eos.report.catalogue import FIGURES, TABLES, FigureEntry
+from eos.report.comparison import alike, answering, columns_of
+from eos.report.drawing import check_matplotlib, write_figure
+from eos.report.reproduction import Reproduction, load
+from eos.report.sheet import Sheet, file_name, latex, markdown
+from eos.report.tables.studies import any_study, plain_results
+from eos.runs.files import check_folder, write_atomically
+
+
+@dataclass(frozen=True)
+class Made:
+    """A table or figure: its files, or why it is missing."""
+
+    label: str
+    title: str
+    files: tuple[Path, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `build` made.
+
+    Attributes:
+        out: the folder.
+        tables: in the order of the index.
+        figures: in the order of the index.
+        other: further files: the index, the page.
+    """
+
+    out: Path
+    tables: tuple[Made, ...]
+    figures: tuple[Made, ...]
+    other: tuple[Path, ...] = field(default=())
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that were written."""
+        made = [path for each in (*self.tables, *self.figures) for path in each.files]
+        return [*made, *self.other]
+
+    @property
+    def missing(self) -> list[Made]:
+        """What could not be made, and why."""
+        return [made for made in (*self.tables, *self.figures) if made.missing]
+
+
+def build(folders: Sequence[str | Path], out: str | Path) -> Report:
+    """Read results, and write all tables, figures, the index and the page into a folder.
+
+    Args:
+        folders: of `eos reproduce` or with results and plans, or single files.
+        out: gets ``tables/``, ``figures/``, ``index.md`` and ``page.html``.
+    """
+    out = Path(out)
+    check_folder(out)
+    reproduction = load(folders)
+    tables = tuple(_tables(reproduction, out / "tables"))
+    figures = tuple(_figures(reproduction, out / "figures"))
+    report = Report(out, tables, figures, tuple(_page(reproduction, out)))
+    index = out / "index.md"
+    write_atomically(index, index_page(report))
+    return Report(out, tables, figures, (index, *report.other))
+
+
+def _tables(reproduction: Reproduction, folder: Path) -> Iterator[Made]:
+    for label, entry in TABLES.items():
+        try:
+            sheets = entry.make(reproduction, label)
+        except ConfigError as refusal:
+            yield Made(label, entry.title, missing=str(refusal))
+            continue
+        missing = "" if sheets else f"needs {entry.needs}"
+        yield Made(label, entry.title, tuple(_write(sheets, folder)), missing)
+    for sheet in _more_tables(reproduction):
+        yield Made(sheet.label, sheet.title, tuple(_write([sheet], folder)))
+
+
+def _more_tables(reproduction: Reproduction) -> Iterator[Sheet]:
+    """Write studies that no table of the paper answers, and results of `eos eval`."""
+    tabled = [study for label in TABLES for study in answering(reproduction, label)]
+    others = [study for study in reproduction.studies if study not in tabled]
+    for name in dict.fromkeys(study.name for study in others):
+        own = [study for study in others if study.name == name]
+        for place, group in enumerate(alike(own, columns_of), start=1):
+            yield any_study(group, f"study_{name}" if place == 1 else f"study_{name}-{place}")
+    for place, results in enumerate(reproduction.all(Results), start=1):
+        yield plain_results(results, "results" if place == 1 else f"results-{place}")
+
+
+def _write(sheets: Sequence[Sheet], folder: Path) -> Iterator[Path]:
+    for place, sheet in enumerate(sheets, start=1):
+        name = sheet.name if place == 1 else f"{sheet.name}-{place}"
+        for suffix, text in {"md": markdown(sheet), "tex": latex(sheet)}.items():
+            write_atomically(folder / f"{name}.{suffix}", text)
+            yield folder / f"{name}.{suffix}"
+
+
+def _figures(reproduction: Reproduction, folder: Path) -> Iterator[Made]:
+    for label, entry in FIGURES.items():
+        try:
+            yield _figure(reproduction, label, entry, folder=folder)
+        except ConfigError as refusal:
+            yield Made(label, entry.title, missing=str(refusal))
+
+
+def _figure(reproduction: Reproduction, label: str, entry: FigureEntry, *, folder: Path) -> Made:
+    check_matplotlib()
+    data = entry.make(reproduction)
+    if data is None:
+        return Made(label, entry.title, missing=f"needs {entry.needs}")
+    name, on_both = file_name(label), entry.on_both
+    files = write_figure(data, entry.draw, folder=folder, name=name, on_both=on_both)
+    return Made(label, entry.title, tuple(files))
+
+
+def _page(reproduction: Reproduction, out: Path) -> list[Path]:
+    """Write the page of studies, if this package has it."""
+    if find_spec("eos.report.page") is None or not reproduction.studies:
+        return []
+    return [Path(import_module("eos.report.page").write_page(reproduction, out / "page.html"))]
+
+
+def index_page(report: Report) -> str:
+    """List what was made and what is missing, as Markdown."""
+    lines = ["# Tables and figures", ""]
+    for title, made in {"Tables": report.tables, "Figures": report.figures}.items():
+        lines += [f"## {title}", "", "| label | what | files |", "|---|---|---|"]
+        for each in made:
+            paths = [path.relative_to(report.out).as_posix() for path in each.files]
+            links = [f"[{path.rpartition('.')[2]}]({path})" for path in paths]
+            files = ", ".join(links) or f"*not made*: {each.missing}"
+            lines.append(f"| `{each.label}` | {each.title} | {files} |")
+        lines.append("")
+    missing = ", ".join(f"`{each.label}`" for each in report.missing) or "nothing"
+    lines += [f"Missing: {missing}.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,374 @@
+"""Small reproduction folders with made-up answers, for tests of tables and figures."""
+
+import random
+from base64 import b64encode
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+from eos.evaluation.reproduction import Examples, Programme, Trajectory
+from eos.evaluation.rows import FamilyInfo, make_row
+from eos.evaluation.study import Study, StudyRow
+from eos.evaluation.verification import Check, StandIn, Verification
+from eos.space.expected import Expected
+
+LAYERS, TOKENS = 12, 16
+FAMILIES = {"presence": "POPE", "attribute": "MME", "followup": "MMBench"}
+BUDGETS = (8, 4, 2)
+OMEGA = {"gamma": 0.5, "tau": 0.2, "theta": -0.9, "rho": 0.0, "nu": 0.0}
+
+
+def infos(n, families=FAMILIES):
+    names = list(families)
+    return {
+        name: FamilyInfo(
+            group="prior" if place < 2 else "extended", imitates=families[name], n=n, chance=25.0
+        )
+        for place, name in enumerate(names)
+    }
+
+
+def cost(final, flops=0.5):
+    return Expected(
+        final_tokens=final,
+        mean_tokens=final + 2.0,
+        flops_ratio=flops,
+        kv_bytes_ratio=flops,
+        text_tokens=4,
+    )
+
+
+def plan(layers, counts, *, flops=0.5, omegas=None):
+    omegas = omegas or [OMEGA] * len(layers)
+    steps = [
+        {
+            "layer": layer,
+            "keep": keep,
+            "score": "text-raters",
+            "positions": "keep",
+            "operator": {"kind": "unified", **omega, "norm": "token"},
+        }
+        for layer, keep, omega in zip(layers, counts, omegas, strict=True)
+    ]
+    return {
+        "schema": "eos.plan/1",
+        "backbone": "made-up",
+        "visual_tokens": TOKENS,
+        "num_layers": LAYERS,
+        "dims": {"hidden": 8, "intermediate": 16, "heads": 2, "kv_heads": 2, "head_dim": 4},
+        "text_tokens": 4,
+        "steps": steps,
+        "expected": cost(counts[-1], flops).model_dump(),
+    }
+
+
+def row(
+    name, method, scores, full, *, budget=None, searched=False, factors=None, own=None, flops=0.5
+):
+    """A row with given scores by family, its averages computed as evaluations do."""
+    n = len(next(iter(scores.values())))
+    made = make_row(
+        name,
+        cost(TOKENS, 1.0) if method == "full" else cost(budget, flops),
+        scores=scores,
+        full=None if method == "full" else full,
+        families=infos(n, {family: FAMILIES.get(family, "") for family in scores}),
+    )
+    return StudyRow(
+        **dict(made),
+        method=method,
+        searched=searched,
+        factors={**({} if budget is None else {"budget": budget}), **(factors or {})},
+        plan=own,
+        scores=scores,
+    )
+
+
+def study(name, rows, *, labels=(), **changes):
+    """A study around rows; ``changes`` make another setting."""
+    n = len(next(iter(rows[0].scores.values())))
+    families = {family: FAMILIES.get(family, "") for family in rows[0].scores}
+    return Study(
+        **{
+            "name": name,
+            "title": f"The study {name}",
+            "labels": tuple(labels),
+            "backbone": "made-up",
+            "fingerprint": "0123",
+            "version": "1.0",
+            "num_layers": LAYERS,
+            "visual_tokens": TOKENS,
+            "task": "mini",
+            "split": "test",
+            "seed": 1,
+            "limit": n,
+            "families": infos(n, families),
+            "environment": {},
+            "commands": (f"eos ablate {name}",),
+            "rows": tuple(rows),
+            **changes,
+        }
+    )
+
+
+def drawn(rate, n, seed):
+    """Scores by family with about some rate of right answers."""
+    source = random.Random(seed)
+    return {family: tuple(int(source.random() < rate) for _ in range(n)) for family in FAMILIES}
+
+
+def made_up(n=40):
+    """Every study of the paper, with answers drawn at random."""
+    full = drawn(0.85, n, 0)
+    base = row("full", "full", full, full)
+
+    def make(name, method, rate, budget, *, own=None, **kwargs):
+        scores = drawn(rate, n, f"{name}{kwargs.get('factors')}")
+        own = own or plan([0, 3, 8], [12, 10 if budget < 10 else budget, budget])
+        return row(name, method, scores, full, budget=budget, own=own, **kwargs)
+
+    presets = {"sparsevlm-v1": 0.6, "sparsevlm-v2": 0.65, "tome": 0.6, "pool": 0.3, "fastv": 0.5}
+    main = [base]
+    for place, budget in enumerate(BUDGETS):
+        main += [
+            make(f"{name}@{budget}", name, rate - 0.1 * place, budget, flops=0.5 - 0.1 * place)
+            for name, rate in presets.items()
+        ]
+        main.append(
+            make(
+                f"eos@{budget}",
+                "eos",
+                0.82 - 0.02 * place,
+                budget,
+                searched=True,
+                flops=0.5 - 0.1 * place,
+            )
+        )
+    reproduce = [
+        base,
+        make("sparsevlm-v2-original@4", "sparsevlm-v2-original", 0.6, 4),
+        make("sparsevlm-v2@4", "sparsevlm-v2", 0.6, 4),
+        make("eos-fixed@4", "eos-fixed", 0.7, 4, searched=True),
+        make("eos@4", "eos", 0.8, 4, searched=True),
+    ]
+    alignment = [base] + [
+        make(
+            f"lambda={value},ce={ce}@{budget}",
+            "paper",
+            0.6 + 0.3 * min(value, 0.1),
+            budget,
+            searched=True,
+            factors={"lambda_a": value, "ce": ce},
+        )
+        for budget in BUDGETS[1:]
+        for value, ce in [(0.0, 1), (0.01, 1), (0.05, 1), (0.1, 1), (0.5, 1), (0.1, 0)]
+    ]
+    star = {"l1": 0, "l2": 3, "l3": 8}
+    slices, heat = [base], [base]
+    for budget in BUDGETS[1:]:
+        slices.append(make(f"eos@{budget}", "eos", 0.8, budget, searched=True))
+        for slot in star:
+            for layer in {"l1": (0, 1, 2), "l2": (1, 3, 5, 7), "l3": (4, 6, 8, 10)}[slot]:
+                moved = {**star, slot: layer}
+                slices.append(
+                    make(
+                        f"{slot}={layer}@{budget}",
+                        "eos",
+                        0.8 - 0.03 * abs(layer - star[slot]),
+                        budget,
+                        factors={"parameter": slot, "value": layer},
+                        own=plan(list(moved.values()), [12, 10, budget]),
+                    )
+                )
+    for l1 in (0, 1, 2):
+        for l3 in (4, 6, 8, 10):
+            heat.append(
+                make(
+                    f"l1={l1},l3={l3}@2",
+                    "eos",
+                    0.8 - 0.05 * l1 - 0.03 * abs(l3 - 8),
+                    2,
+                    searched=(l1, l3) == (0, 8),
+                    factors={"l1": l1, "l3": l3},
+                    own=plan([l1, 3, l3], [12, 10, 2]),
+                )
+            )
+    operator = [base] + [
+        make(
+            f"{parameter}={value}@{budget}",
+            "eos",
+            0.8 - 0.2 * abs(value - OMEGA[parameter]),
+            budget,
+            factors={"parameter": parameter, "value": value},
+        )
+        for budget in BUDGETS
+        for parameter, values in {
+            "gamma": (0.0, 0.25, 0.5, 1.0),
+            "tau": (0.05, 0.2, 0.5, 1.0),
+            "theta": (-0.9, 0.0, 0.5),
+            "rho": (0.0, 0.5, 1.0),
+            "nu": (0.0, 0.5, 1.0),
+        }.items()
+        for value in values
+    ]
+    operator += [make(f"eos@{budget}", "eos", 0.8, budget, searched=True) for budget in BUDGETS]
+    placement = [
+        base,
+        make("eos@2", "eos", 0.8, 2, searched=True, factors={"perturbation": "none"}),
+        make(
+            "early",
+            "eos",
+            0.7,
+            2,
+            own=plan([0, 1, 8], [12, 10, 2]),
+            factors={"perturbation": "central earlier by 2", "flops": "as placed"},
+        ),
+        make(
+            "two",
+            "eos",
+            0.6,
+            2,
+            own=plan([0, 8], [12, 2]),
+            factors={"perturbation": "two"},
+        ),
+    ]
+    seeds = [base] + [
+        make(f"eos-seed-{s}@4", "eos", 0.8, 4, searched=True, factors={"seed": s}) for s in (1, 2)
+    ]
+    return [
+        study("main", main, labels=["tab:main_retainsweep", "tab:app_perlayer_theta"]),
+        study(
+            "low",
+            [r for r in main if r.factors.get("budget", 2) <= 4],
+            labels=["tab:app_low_retain"],
+        ),
+        study("budgets", main, labels=["tab:app_full_retain", "fig:abl_retain"]),
+        study("reproduce", reproduce, labels=["tab:reproduce"]),
+        study("alignment", alignment, labels=["fig:abl_lambda"]),
+        study("layers", slices, labels=["fig:abl_layers"]),
+        study("heatmap", heat, labels=["fig:abl_layer_heat"]),
+        study("operator", operator, labels=["fig:abl_theta"]),
+        study("placement", placement, labels=["tab:app_layer_perturb"]),
+        study("seeds", seeds),
+    ]
+
+
+def picture(side=96):
+    """A picture as a data URI: a red square on grey."""
+    image = Image.new("RGB", (side, side), (200, 200, 200))
+    image.paste((200, 40, 40), (side // 4, side // 4, side // 2, side // 2))
+    buffer = BytesIO()
+    image.save(buffer, "PNG")
+    return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+
+
+def examples():
+    kept = (0, 3, 5, 6, 9, 10, 12, 15)
+    flows = [[t, 5 if t % 2 else None] for t in range(TOKENS) if t not in kept]
+    step = {"layer": 0, "kept": kept, "flows": flows}
+    last = {"layer": 8, "kept": (5, 10), "flows": [[t, 10] for t in kept if t not in (5, 10)]}
+    view = {
+        "kept": kept,
+        "flows": flows,
+        "weights": [0.5] * len(flows),
+        "scales": [1.2] * len(kept),
+    }
+    item = {
+        "question": "is there a red square ?",
+        "answer": "yes",
+        "image": picture(),
+        "grid": (4, 4),
+        "full": {"answer": "yes"},
+    }
+    return Examples(
+        backbone="made-up",
+        num_layers=LAYERS,
+        visual_tokens=TOKENS,
+        budgets=(4, 2),
+        sites=tuple(range(-1, LAYERS - 1)),
+        plans={b: {"name": f"eos@{b}", "plan": plan([0, 8], [8, 2])} for b in (4, 2)},
+        items=[
+            {
+                **item,
+                "family": family,
+                "plans": {b: {"answer": word, "steps": [step, last]} for b in (4, 2)},
+            }
+            for family, word in zip(FAMILIES, ("yes", "no", "yes"), strict=True)
+        ],
+        operators={
+            "image": picture(),
+            "grid": (4, 4),
+            "layer": 0,
+            "keep": 8,
+            "score": "text-raters",
+            "operators": dict.fromkeys(("prune", "merge", "pool", "reweight", "searched"), view),
+        },
+    )
+
+
+def trajectory(steps=20):
+    course = [
+        {
+            "step": step,
+            "lr": 0.001,
+            "loss": {"task": 1.0 / (1 + step)},
+            "final_tokens": 4,
+            "expected_final_tokens": 4.0,
+            "active_layers": 3.0,
+            "flops_ratio": 0.5,
+            "theta": {
+                **dict.fromkeys(("c", "tau", "theta", "rho", "nu"), (0.5,) * LAYERS),
+                "g": tuple(0.9 if layer in (0, 3, 8) else 0.1 for layer in range(LAYERS)),
+                "gamma": tuple(0.5 - 0.02 * step * (layer % 3) for layer in range(LAYERS)),
+            },
+        }
+        for step in range(steps)
+    ]
+    return Trajectory(
+        backbone="made-up",
+        num_layers=LAYERS,
+        visual_tokens=TOKENS,
+        budget=4,
+        sites=tuple(range(LAYERS)),
+        start="uniform",
+        searches=("descent", "eos"),
+        steps=course,
+        stages=(),
+    )
+
+
+def verification():
+    def checks(dtypes):
+        return tuple(
+            Check(corner=corner, dtype=dtype, cases=25, discrepancy=gap, tolerance=bound)
+            for corner, gap in {"prune": 0.0, "merge": 1e-7, "pool": 3e-7, "reweight": 1e-7}.items()
+            for dtype, bound in dtypes.items()
+        )
+
+    stand_in = StandIn(shape=(8, 16, 64), seeds=10, share_above=0.2, worst=0.01)
+    limits = checks({"float32": 1e-6, "bfloat16": 4e-3})
+    return Verification(
+        listing=checks({"float32": 2e-6}), limits=limits, near_ties=0, stand_ins=(stand_in,)
+    )
+
+
+def fill(folder, *, n=40):
+    """Write a whole reproduction of made-up answers."""
+    folder = Path(folder)
+    for own in made_up(n):
+        own.save(folder / "studies" / f"{own.name}.json")
+    examples().save(folder / "examples.json")
+    trajectory().save(folder / "trajectory.json")
+    verification().save(folder / "verify.json")
+    Programme(
+        backbone="made-up",
+        fingerprint="0123",
+        version="1.0",
+        quick=True,
+        environment={},
+        commands=("eos reproduce --out DIR",),
+        settings={},
+        pieces=(),
+    ).save(folder / "programme.json")
+    return folder
