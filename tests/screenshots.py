@@ -37,8 +37,10 @@ def capture(driver, page, *, size, theme, section):
 
 
 def save_small(image, path):
-    """Save with few colours, which flat drawings do not miss."""
-    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    """Save a picture; where it would be too large, with few colours."""
+    image.save(path, optimize=True)
+    if path.stat().st_size >= LARGEST:
+        image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     assert path.stat().st_size < LARGEST, path
 
 

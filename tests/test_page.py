@@ -13,6 +13,7 @@ import pytest
 from eos.evaluation.study import Study
 from eos.report.page import ASSETS, SCRIPTS, embedded, policy, render, write_page
 from eos.report.page_data import GONE, bits, page_data, pairs
+from eos.report.page_text import best_prior, facts
 from eos.report.reproduction import load
 
 FACTORS = {
@@ -104,8 +105,33 @@ def test_rows_are_compared_with_the_searched_plan_of_their_budget(reproduced):
 
 def test_folders_of_one_setting_are_one_source(reproduced, tmp_path):
     shutil.copytree(reproduced / "studies", tmp_path / "other" / "studies")
-    data = page_data(load([reproduced, tmp_path / "other"]))
-    assert len(data["sources"]) == 1
+    (one,) = page_data(load([reproduced, tmp_path / "other"]))["sources"]
+    assert one["examples"] is not None
+    file = tmp_path / "other" / "studies" / "main.json"
+    file.write_text(file.read_text().replace('"seed": 1,', '"seed": 2,', 1))
+    first, second = page_data(load([reproduced, tmp_path / "other"]))["sources"]
+    assert (first["examples"] is None, second["examples"] is None) == (False, True)
+
+
+def test_the_numbers_that_open_the_page(reproduced):
+    source = page_data(load([reproduced]))["sources"][0]
+    names = [name for name, _, _ in source["highlights"]]
+    assert names[:2] == ["full model", "searched, 64 tokens"]
+    assert names[-1] == "searched, 16 tokens"
+    study = Study.load(reproduced / "studies" / "main.json")
+    shown = study.row("eos@64")
+    rival = best_prior(study, shown)
+    assert rival.cost.flops_ratio <= 1.005 * shown.cost.flops_ratio
+    dear = study.model_copy(
+        update={"rows": tuple(row for row in study.rows if row.method in ("full", "eos"))}
+    )
+    assert best_prior(dear, shown) is None
+
+
+def test_facts_of_several_machines_are_each_told_once():
+    ours = {"eos": "1", "git": {"commit": "abc", "dirty": True}, "seed": 0}
+    found = dict(facts([ours, ours, {"eos": "2"}], []))
+    assert found == {"commit": "abc, with changes", "eos": "1; 2", "seed": "0"}
 
 
 def test_pages_need_no_torch():
@@ -118,4 +144,4 @@ def test_the_scripts_fetch_nothing_and_write_no_markup_from_data():
     for text in own.values():
         assert not re.search(r"fetch\(|XMLHttpRequest|import\(|eval\(|document\.write", text)
     uses = [line for text in own.values() for line in text.splitlines() if "innerHTML" in line]
-    assert len(uses) == 3  # the page's own markup, read and written, and the pattern of hatches
+    assert len(uses) == 2  # the page's own markup, read and written

@@ -23,8 +23,8 @@ SCRIPTS = ("plot.min.js", "parts.js", "charts.js", "plan.js", "page.js")
 def write_page(reproduction: Reproduction, out_path: str | Path) -> Path:
     """Write the page of a reproduction, from its files alone."""
     data = page_data(reproduction)
-    names = sorted({source["backbone"] for source in data["sources"]})
-    write_atomically(out_path, render(data, title=f"EOS on {', '.join(names)}"))
+    names = sorted({study.backbone for study in reproduction.studies})
+    write_atomically(out_path, render(data, title=f"EOS on {', '.join(names) or 'no studies'}"))
     return Path(out_path)
 
 

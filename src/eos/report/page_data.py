@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 from eos.config import Artifact
 from eos.evaluation.estimates import Score
@@ -23,32 +23,44 @@ from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.evaluation.verification import Verification
 from eos.report.page_text import (
     SEARCHED,
-    SHOWN,
     about,
-    best_prior,
-    commands,
     facts,
     first_searched,
     highlights,
+    strongest_rival,
 )
 from eos.report.plans import PlanView, StepView
 from eos.report.profile import best_curves
 from eos.report.reproduction import Reproduction, by_setting, setting
 from eos.searching.curves import Profile
 
+T = TypeVar("T")
 MAIN = "main"
 GONE = 0xFFFF  # where a dropped token goes that leaves no trace
 DIGITS = 3
 
 
 def page_data(reproduction: Reproduction) -> dict[str, Any]:
-    """Collect what the page shows: one source for each setting that folders have in common."""
-    groups: dict[tuple[str, ...], dict[Path, Artifact]] = {}
-    for folder, files in _by_folder(reproduction).items():
-        studies = [file for file in files.values() if isinstance(file, Study)]
-        key = tuple(setting(studies[0]).values()) if studies else (str(folder),)
-        groups.setdefault(key, {}).update(files)
-    return {"sources": [_source(Reproduction(files)) for files in groups.values()]}
+    """Collect what the page shows: folders whose numbers may stand together are one source."""
+    groups: list[Reproduction] = []
+    for files in _by_folder(reproduction).values():
+        own = Reproduction(files)
+        for place, group in enumerate(groups):
+            if _comparable([*group.studies, *own.studies]):
+                groups[place] = Reproduction({**group.files, **files})
+                break
+        else:
+            groups.append(own)
+    shown = [group for group in groups if group.studies] or groups
+    return {"sources": [_source(group) for group in shown]}
+
+
+def _comparable(studies: Sequence[Study]) -> bool:
+    """Whether studies are of one model and version, those of a name on the same questions."""
+    models = {(study.backbone, study.fingerprint, study.version) for study in studies}
+    names = {study.name for study in studies}
+    by_name = [[study for study in studies if study.name == name] for name in names]
+    return len(models) == 1 and all(len(by_setting(own)) == 1 for own in by_name)
 
 
 def _by_folder(reproduction: Reproduction) -> dict[Path, dict[Path, Artifact]]:
@@ -60,37 +72,34 @@ def _by_folder(reproduction: Reproduction) -> dict[Path, dict[Path, Artifact]]:
 
 
 def _source(reproduction: Reproduction) -> dict[str, Any]:
-    """Write what the folders of one setting hold; None for what they do not."""
+    """Write what comparable folders hold; None for what they do not."""
     names = list(dict.fromkeys(study.name for study in reproduction.studies))
     studies = [study for name in names if (study := reproduction.study(name)) is not None]
-    programme, main = reproduction.one(Programme), reproduction.study(MAIN)
-    settings = [setting(group[0]) for group in by_setting(studies)]
-    searched = first_searched(main) if main else {}
-    shown = searched.get(SHOWN) or next(iter(searched.values()), None)
-    rival = best_prior(main, shown) if main and shown else None
-    first = next(iter(reproduction.files.values()))
-    backbone = str(first.model_dump(include={"backbone"}).get("backbone", "a model"))
+    main, programmes = reproduction.study(MAIN), reproduction.all(Programme)
+    settings = [setting(group[0]) for group in by_setting(sorted(studies, key=_main_first))]
+    files = [*programmes, *studies]
     return {
-        "backbone": studies[0].backbone if studies else backbone,
-        "about": about(
-            settings[0] if settings else {},
-            backbone=backbone,
-            quick=programme is not None and programme.quick,
-        ),
+        "about": about(settings[0] if settings else {}, quick=any(x.quick for x in programmes)),
         "highlights": highlights(main) if main else [],
-        "rival": rival and rival.method,
+        "rival": strongest_rival(main) if main else None,
         "studies": [_study(study) for study in studies],
-        "trajectory": _trajectory(reproduction.one(Trajectory)),
-        "examples": _examples(reproduction.one(Examples)),
-        "verify": _verification(reproduction.one(Verification)),
-        "profile": _profile(reproduction.one(Profile)),
-        "verdicts": programme.model_dump(mode="json").get("verdicts", []) if programme else [],
-        "commands": commands(studies, programme),
-        "facts": facts(studies, programme, settings),
-        "pieces": [piece.model_dump(mode="json") for piece in programme.pieces]
-        if programme
-        else [],
+        "trajectory": _trajectory(_first(reproduction.all(Trajectory))),
+        "examples": _examples(_first(reproduction.all(Examples))),
+        "verify": _verification(_first(reproduction.all(Verification))),
+        "profile": _profile(_first(reproduction.all(Profile))),
+        "verdicts": [x for own in programmes for x in own.model_dump().get("verdicts", ())],
+        "commands": list(dict.fromkeys(command for own in files for command in own.commands)),
+        "facts": facts([own.environment for own in files], settings),
+        "pieces": [x.model_dump(mode="json") for own in programmes for x in own.pieces],
     }
+
+
+def _main_first(study: Study) -> bool:
+    return study.name != MAIN
+
+
+def _first(files: Sequence[T]) -> T | None:
+    return files[0] if files else None
 
 
 def _study(study: Study) -> dict[str, Any]:

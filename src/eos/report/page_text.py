@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eos.evaluation.estimates import signed, write_accuracy
-from eos.evaluation.reproduction import Programme
 from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 
 SEARCHED = "eos"  # method of the plans that the default search found
@@ -12,15 +11,14 @@ SHOWN = 64  # budget that the page opens with, where there is one
 ROUNDING = 1.005  # FLOPs that integer counts may add
 
 
-def about(setting: Mapping[str, str], *, backbone: str, quick: bool) -> list[str]:
+def about(setting: Mapping[str, str], *, quick: bool) -> list[str]:
     """Say in a line what the results are of."""
-    parts = [
-        setting.get("backbone", backbone),
-        *(f"{setting[key]} {key}" for key in ("layers", "visual tokens") if key in setting),
-    ]
-    if setting:
-        parts.append(f"task {setting['task']}, {setting['questions a family']} questions a family")
-    return [*parts, "quick programme: few questions, wide errors"] if quick else parts
+    if not setting:
+        return ["no studies"]
+    questions = f"task {setting['task']}, {setting['questions a family']} questions a family"
+    sizes = [f"{setting[key]} {key}" for key in ("layers", "visual tokens")]
+    note = ["quick programme: few questions, wide errors"] if quick else []
+    return [setting["backbone"], *sizes, questions, *note]
 
 
 def first_searched(study: Study) -> dict[float | str, StudyRow]:
@@ -46,11 +44,21 @@ def best_prior(study: Study, own: StudyRow) -> StudyRow | None:
     return max(rivals, key=lambda row: row.average.accuracy, default=None)
 
 
+def _shown(study: Study) -> StudyRow | None:
+    found = first_searched(study)
+    return found.get(SHOWN) or next(iter(found.values()), None)
+
+
+def strongest_rival(study: Study) -> str | None:
+    """Name the best prior method beside the plan that the page opens with."""
+    shown = _shown(study)
+    rival = best_prior(study, shown) if shown else None
+    return rival.method if rival else None
+
+
 def highlights(study: Study) -> list[list[str]]:
     """Write the numbers that open the page: name, value and what must be said with it."""
-    found = first_searched(study)
-    shown = found.get(SHOWN) or next(iter(found.values()), None)
-    full = study.row(FULL_ROW)
+    full, shown = study.row(FULL_ROW), _shown(study)
     accuracy, _, error = write_accuracy(full.average).partition(" ")
     figures = [["full model", f"{accuracy} %", f"{error}, n {full.average.n}"]]
     if shown is None:
@@ -62,7 +70,7 @@ def highlights(study: Study) -> list[list[str]]:
         interval = f"95% interval {signed(ahead.low)} to {signed(ahead.high)}"
         note = f"{interval}; the best prior method at no more FLOPs"
         figures.append([f"ahead of {rival.method}", f"{signed(ahead.points)} points", note])
-    least = list(found.values())[-1]
+    least = list(first_searched(study).values())[-1]
     return figures if least is shown else [*figures, _searched(least)]
 
 
@@ -73,35 +81,35 @@ def _searched(row: StudyRow) -> list[str]:
 
 
 def facts(
-    studies: Sequence[Study], programme: Programme | None, settings: Sequence[Mapping[str, str]]
+    environments: Sequence[Mapping[str, Any]], settings: Sequence[Mapping[str, str]]
 ) -> list[tuple[str, str]]:
-    """List commit, versions, machine, seeds and questions."""
-    known = [file.environment for file in (programme, *studies) if file is not None]
-    environment: dict[str, Any] = known[0] if known else {}
-    git = environment.get("git") or {}
-    packages = environment.get("packages") or {}
-    machine = [environment.get(key) for key in ("system", "device", "dtype")]
-    seeds = [environment.get("seed"), *(study.seed for study in studies)]
-    found = {
+    """List commits, versions, machines, seeds and questions, each once."""
+    told = [
+        *(fact for own in environments for fact in _environment(own).items()),
+        *(
+            (
+                "questions",
+                f"{own['task']}, split {own['split']}, seed {own['seed']}, "
+                f"{own['questions a family']} a family: {own['families']}",
+            )
+            for own in settings
+        ),
+    ]
+    found: dict[str, list[str]] = {}
+    for name, value in told:
+        if value and value not in found.setdefault(name, []):
+            found[name].append(value)
+    return [(name, "; ".join(values)) for name, values in found.items()]
+
+
+def _environment(own: Mapping[str, Any]) -> dict[str, str]:
+    git, packages = own.get("git") or {}, own.get("packages") or {}
+    machine = [own.get(key) for key in ("system", "device", "dtype")]
+    return {
         "commit": git.get("commit", "") + (", with changes" if git.get("dirty") else ""),
-        "eos": environment.get("eos", ""),
-        "Python": environment.get("python", ""),
+        "eos": own.get("eos", ""),
+        "Python": own.get("python", ""),
         "packages": ", ".join(f"{name} {version}" for name, version in packages.items()),
         "machine": ", ".join(str(part) for part in machine if part),
-        "seeds": ", ".join(dict.fromkeys(str(seed) for seed in seeds if seed is not None)),
+        "seed": str(own.get("seed", "")),
     }
-    lines = [
-        (
-            "questions",
-            f"{own['task']}, split {own['split']}, seed {own['seed']}, "
-            f"{own['questions a family']} a family: {own['families']}",
-        )
-        for own in settings
-    ]
-    return [*((name, value) for name, value in found.items() if value), *lines]
-
-
-def commands(studies: Sequence[Study], programme: Programme | None) -> list[str]:
-    """List the commands that repeat the results, each once."""
-    files = [file for file in (programme, *studies) if file is not None]
-    return list(dict.fromkeys(command for file in files for command in file.commands))

@@ -74,7 +74,7 @@ function studyCard(study) {
   legend(colours, entries);
   sortable(table, { caption: study.title, rows: study.rows, columns: resultColumns(study), tall: true });
   const card = el("article", { class: several ? "study wide" : "study" }, el("h3", {}, study.title),
-    el("p", { class: "where" }, [study.name, ...study.labels].join(" · ")), el("div", { class: several ? "facets" : null }, ...figures),
+    el("p", { class: "where" }, [study.name, ...study.labels, `n ${study.rows[0]?.average.n}`].join(" · ")), el("div", { class: several ? "facets" : null }, ...figures),
     entries.length ? colours : null, el("details", {}, el("summary", {}, `Values of ${study.name}`), table));
   const label = (own) => `${study.title}${own.title ? `: ${own.title}` : ""}. The values are in the table that follows.`;
   return { card, draw: () => found.forEach((own, i) => chart(places[i], own.draw, label(own))) };
