@@ -22,6 +22,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-prefers-no-reduced-motion",
 )
+SLOWEST = 600  # seconds that a script may take on a busy machine
 NO_BROWSER = "no browser: expected chromium and chromedriver (apt-get install chromium-driver)"
 
 
@@ -47,6 +48,7 @@ def open_browser() -> Iterator[webdriver.Chrome]:
         if os.geteuid() == 0:
             options.add_argument("--no-sandbox")
         driver = webdriver.Chrome(options=options, service=Service(programs[1]))
+        driver.set_script_timeout(SLOWEST)
         try:
             yield driver
         finally:
