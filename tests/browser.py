@@ -55,9 +55,11 @@ def open_browser() -> Iterator[webdriver.Chrome]:
             driver.quit()
 
 
-def visit(driver: Any, page: Path, *, width: int = 1280, theme: str = "light") -> None:
-    """Open a page in a window of a width and a colour scheme; earlier log entries are dropped."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+def visit(
+    driver: Any, page: Path, *, width: int = 1280, height: int = 900, theme: str = "light"
+) -> None:
+    """Open a page in a window of a size and a colour scheme; earlier log entries are dropped."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = [{"name": "prefers-color-scheme", "value": theme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})

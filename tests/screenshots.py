@@ -4,7 +4,6 @@
 """
 
 import sys
-from base64 import b64decode
 from io import BytesIO
 from pathlib import Path
 
@@ -22,18 +21,16 @@ VIEWS = {
     "narrow-light": (NARROW, "light", None),
     "narrow-dark": (NARROW, "dark", "curves"),
 }
-PLACE = "return document.getElementById(arguments[0]).getBoundingClientRect().top + scrollY"
+SCROLL = "document.getElementById(arguments[0]).scrollIntoView({behavior: 'instant'})"
 
 
 def capture(driver, page, *, size, theme, section):
     """Draw the page from a section on, or from its top."""
     width, height = size
-    visit(driver, page, width=width, theme=theme)
-    top = driver.execute_script(PLACE, section) if section else 0
-    clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
-    settings = {"captureBeyondViewport": True, "clip": clip}
-    found = driver.execute_cdp_cmd("Page.captureScreenshot", settings)
-    return Image.open(BytesIO(b64decode(found["data"]))).convert("RGB")
+    visit(driver, page, width=width, height=height, theme=theme)
+    if section:
+        driver.execute_script(SCROLL, section)
+    return Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
 
 
 def save_small(image, path):

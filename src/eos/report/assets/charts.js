@@ -69,22 +69,17 @@ function costCurves(width, { rows, cost, costLabel, highlighted, full }) {
   const rank = (row) => (row.searched ? 2 : row.method === highlighted ? 1 : 0);
   const stroke = (row) => [none, series(0), accent][rank(row)];
   const sorted = [...rows].sort((a, b) => rank(a) - rank(b) || a.cost[cost] - b.cost[cost]);
-  const x = (row) => row.cost[cost], y = accuracy, wide = width > 600;
-  const ends = unique(sorted.filter(rank).map((row) => row.method)).map((method) => sorted.findLast((row) => row.method === method));
+  const x = (row) => row.cost[cost], y = accuracy;
   return plot(width, Math.min(460, 240 + width / 5), {
-    marginRight: wide ? 150 : 24,
+    marginRight: 24,
     x: { type: "log", label: `${costLabel} (log)`, grid: true, ticks: ticks(rows.map(x)), tickFormat: String },
     y: { label: "accuracy, %", grid: true, domain: domainOf(rows, full, 4) },
     marks: [
       fullRule(full, "y"),
-      full && Plot.text([full], {
-        y, frameAnchor: wide ? "right" : "left", textAnchor: "start", dx: wide ? 8 : 4, dy: wide ? 0 : -8, fill: soft,
-        text: (row) => `full model ${fixed(accuracy(row))}`,
-      }),
+      full && Plot.text([full], { y, frameAnchor: "left", textAnchor: "start", dx: 4, dy: -8, fill: soft, text: (row) => `full model ${fixed(accuracy(row))}` }),
       Plot.line(sorted, { x, y, z: seriesOf, stroke, strokeWidth: (row) => 1.4 + rank(row) * 0.6 }),
       Plot.ruleX(sorted.filter(rank), { x, y1: low, y2: high, stroke, strokeOpacity: 0.6 }),
       Plot.dot(sorted, { x, y, fill: stroke, r: (row) => 2.5 + rank(row), stroke: card, strokeWidth: 0.75 }),
-      wide ? Plot.text(ends, { x, y, text: "method", fill: stroke, dx: 8, textAnchor: "start", fontWeight: 600, stroke: card, strokeWidth: 3 }) : null,
       tip(rows, { x, y }, describe),
     ],
   });
