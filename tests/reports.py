@@ -118,139 +118,141 @@ def drawn(rate, n, seed):
     return {family: tuple(int(source.random() < rate) for _ in range(n)) for family in FAMILIES}
 
 
-def made_up(n=40):
-    """Every study of the paper, with answers drawn at random."""
-    full = drawn(0.85, n, 0)
-    base = row("full", "full", full, full)
+STAR = {"l1": 0, "l2": 3, "l3": 8}  # the layers of the plan that was found
+SWEPT = {
+    "gamma": (0.0, 0.25, 0.5, 1.0),
+    "tau": (0.05, 0.2, 0.5, 1.0),
+    "theta": (-0.9, 0.0, 0.5),
+    "rho": (0.0, 0.5, 1.0),
+    "nu": (0.0, 0.5, 1.0),
+}
+SLICES = {"l1": (0, 1, 2), "l2": (1, 3, 5, 7), "l3": (4, 6, 8, 10)}
 
-    def make(name, method, rate, budget, *, own=None, **kwargs):
-        scores = drawn(rate, n, f"{name}{kwargs.get('factors')}")
-        own = own or plan([0, 3, 8], [12, 10 if budget < 10 else budget, budget])
-        return row(name, method, scores, full, budget=budget, own=own, **kwargs)
 
+def full_row(n):
+    scores = drawn(0.85, n, 0)
+    return row("full", "full", scores, scores)
+
+
+def made(name, method, rate, budget, *, n, own=None, **kwargs):
+    """A row with answers drawn at a rate."""
+    scores = drawn(rate, n, f"{name}{kwargs.get('factors')}")
+    own = own or plan([0, 3, 8], [12, max(10, budget), budget])
+    return row(name, method, scores, full_row(n).scores, budget=budget, own=own, **kwargs)
+
+
+def found_row(budget, n, **factors):
+    """The row of the plan that was found for a budget."""
+    return made(f"eos@{budget}", "eos", 0.8, budget, n=n, searched=True, factors=factors)
+
+
+def main_rows(n):
     presets = {"sparsevlm-v1": 0.6, "sparsevlm-v2": 0.65, "tome": 0.6, "pool": 0.3, "fastv": 0.5}
-    main = [base]
+    rows = [full_row(n)]
     for place, budget in enumerate(BUDGETS):
-        main += [
-            make(f"{name}@{budget}", name, rate - 0.1 * place, budget, flops=0.5 - 0.1 * place)
-            for name, rate in presets.items()
-        ]
-        main.append(
-            make(
-                f"eos@{budget}",
-                "eos",
-                0.82 - 0.02 * place,
-                budget,
-                searched=True,
-                flops=0.5 - 0.1 * place,
-            )
-        )
-    reproduce = [
-        base,
-        make("sparsevlm-v2-original@4", "sparsevlm-v2-original", 0.6, 4),
-        make("sparsevlm-v2@4", "sparsevlm-v2", 0.6, 4),
-        make("eos-fixed@4", "eos-fixed", 0.7, 4, searched=True),
-        make("eos@4", "eos", 0.8, 4, searched=True),
+        own = {"n": n, "flops": 0.5 - 0.1 * place}
+        for name, rate in presets.items():
+            rows.append(made(f"{name}@{budget}", name, rate - 0.1 * place, budget, **own))
+        rate = 0.82 - 0.02 * place
+        rows.append(made(f"eos@{budget}", "eos", rate, budget, searched=True, **own))
+    return rows
+
+
+def reproduce_rows(n):
+    names = {"sparsevlm-v2-original": 0.6, "sparsevlm-v2": 0.6, "eos-fixed": 0.7, "eos": 0.8}
+    return [full_row(n)] + [
+        made(f"{name}@4", name, rate, 4, n=n, searched=name.startswith("eos"))
+        for name, rate in names.items()
     ]
-    alignment = [base] + [
-        make(
-            f"lambda={value},ce={ce}@{budget}",
+
+
+def alignment_rows(n):
+    weights = [(0.0, 1), (0.01, 1), (0.05, 1), (0.1, 1), (0.5, 1), (0.1, 0)]
+    return [full_row(n)] + [
+        made(
+            f"lambda={weight},ce={ce}@{budget}",
             "paper",
-            0.6 + 0.3 * min(value, 0.1),
+            0.6 + 0.3 * min(weight, 0.1),
             budget,
+            n=n,
             searched=True,
-            factors={"lambda_a": value, "ce": ce},
+            factors={"lambda_a": weight, "ce": ce},
         )
         for budget in BUDGETS[1:]
-        for value, ce in [(0.0, 1), (0.01, 1), (0.05, 1), (0.1, 1), (0.5, 1), (0.1, 0)]
+        for weight, ce in weights
     ]
-    star = {"l1": 0, "l2": 3, "l3": 8}
-    slices, heat = [base], [base]
+
+
+def layers_rows(n):
+    rows = [full_row(n), *(found_row(budget, n) for budget in BUDGETS[1:])]
     for budget in BUDGETS[1:]:
-        slices.append(make(f"eos@{budget}", "eos", 0.8, budget, searched=True))
-        for slot in star:
-            for layer in {"l1": (0, 1, 2), "l2": (1, 3, 5, 7), "l3": (4, 6, 8, 10)}[slot]:
-                moved = {**star, slot: layer}
-                slices.append(
-                    make(
-                        f"{slot}={layer}@{budget}",
-                        "eos",
-                        0.8 - 0.03 * abs(layer - star[slot]),
-                        budget,
-                        factors={"parameter": slot, "value": layer},
-                        own=plan(list(moved.values()), [12, 10, budget]),
-                    )
-                )
-    for l1 in (0, 1, 2):
-        for l3 in (4, 6, 8, 10):
-            heat.append(
-                make(
-                    f"l1={l1},l3={l3}@2",
-                    "eos",
-                    0.8 - 0.05 * l1 - 0.03 * abs(l3 - 8),
-                    2,
-                    searched=(l1, l3) == (0, 8),
-                    factors={"l1": l1, "l3": l3},
-                    own=plan([l1, 3, l3], [12, 10, 2]),
-                )
-            )
-    operator = [base] + [
-        make(
-            f"{parameter}={value}@{budget}",
-            "eos",
-            0.8 - 0.2 * abs(value - OMEGA[parameter]),
-            budget,
-            factors={"parameter": parameter, "value": value},
+        for slot, layers in SLICES.items():
+            for layer in layers:
+                own = plan(sorted({**STAR, slot: layer}.values()), [12, 10, budget])
+                rate = 0.8 - 0.03 * abs(layer - STAR[slot])
+                factors = {"parameter": slot, "value": layer}
+                name = f"{slot}={layer}@{budget}"
+                rows.append(made(name, "swept", rate, budget, n=n, factors=factors, own=own))
+    return rows
+
+
+def heatmap_rows(n):
+    return [full_row(n), found_row(2, n, l1=0, l3=8)] + [
+        made(
+            f"l1={l1},l3={l3}@2",
+            "swept",
+            0.8 - 0.05 * l1 - 0.03 * abs(l3 - 8),
+            2,
+            n=n,
+            factors={"l1": l1, "l3": l3},
         )
-        for budget in BUDGETS
-        for parameter, values in {
-            "gamma": (0.0, 0.25, 0.5, 1.0),
-            "tau": (0.05, 0.2, 0.5, 1.0),
-            "theta": (-0.9, 0.0, 0.5),
-            "rho": (0.0, 0.5, 1.0),
-            "nu": (0.0, 0.5, 1.0),
-        }.items()
-        for value in values
+        for l1 in SLICES["l1"]
+        for l3 in SLICES["l3"]
     ]
-    operator += [make(f"eos@{budget}", "eos", 0.8, budget, searched=True) for budget in BUDGETS]
-    placement = [
-        base,
-        make("eos@2", "eos", 0.8, 2, searched=True, factors={"perturbation": "none"}),
-        make(
-            "early",
-            "eos",
-            0.7,
-            2,
-            own=plan([0, 1, 8], [12, 10, 2]),
-            factors={"perturbation": "central earlier by 2", "flops": "as placed"},
-        ),
-        make(
-            "two",
-            "eos",
-            0.6,
-            2,
-            own=plan([0, 8], [12, 2]),
-            factors={"perturbation": "two"},
-        ),
+
+
+def operator_rows(n):
+    rows = [full_row(n), *(found_row(budget, n) for budget in BUDGETS)]
+    for budget in BUDGETS:
+        for name, values in SWEPT.items():
+            for value in values:
+                rate = 0.8 - 0.2 * abs(value - OMEGA[name])
+                factors = {"parameter": name, "value": value}
+                label = f"{name}={value}@{budget}"
+                rows.append(made(label, "swept", rate, budget, n=n, factors=factors))
+    return rows
+
+
+def placement_rows(n):
+    early, two = plan([0, 1, 8], [12, 10, 2]), plan([0, 8], [12, 2])
+    moved = {"perturbation": "central earlier by 2", "flops": "as placed"}
+    return [
+        full_row(n),
+        found_row(2, n, perturbation="none"),
+        made("early", "moved", 0.7, 2, n=n, own=early, factors=moved),
+        made("two", "moved", 0.6, 2, n=n, own=two, factors={"perturbation": "no central"}),
     ]
-    seeds = [base] + [
-        make(f"eos-seed-{s}@4", "eos", 0.8, 4, searched=True, factors={"seed": s}) for s in (1, 2)
+
+
+def made_up(n=40):
+    """Every study of the paper, with answers drawn at random."""
+    main = main_rows(n)
+    low = [own for own in main if own.factors.get("budget", 2) <= 4]
+    seeds = [
+        made(f"eos-{seed}@4", "eos", 0.8, 4, n=n, searched=True, factors={"seed": seed})
+        for seed in (1, 2)
     ]
     return [
         study("main", main, labels=["tab:main_retainsweep", "tab:app_perlayer_theta"]),
-        study(
-            "low",
-            [r for r in main if r.factors.get("budget", 2) <= 4],
-            labels=["tab:app_low_retain"],
-        ),
+        study("low", low, labels=["tab:app_low_retain"]),
         study("budgets", main, labels=["tab:app_full_retain", "fig:abl_retain"]),
-        study("reproduce", reproduce, labels=["tab:reproduce"]),
-        study("alignment", alignment, labels=["fig:abl_lambda"]),
-        study("layers", slices, labels=["fig:abl_layers"]),
-        study("heatmap", heat, labels=["fig:abl_layer_heat"]),
-        study("operator", operator, labels=["fig:abl_theta"]),
-        study("placement", placement, labels=["tab:app_layer_perturb"]),
-        study("seeds", seeds),
+        study("reproduce", reproduce_rows(n), labels=["tab:reproduce"]),
+        study("alignment", alignment_rows(n), labels=["fig:abl_lambda"]),
+        study("layers", layers_rows(n), labels=["fig:abl_layers"]),
+        study("heatmap", heatmap_rows(n), labels=["fig:abl_layer_heat"]),
+        study("operator", operator_rows(n), labels=["fig:abl_theta"]),
+        study("placement", placement_rows(n), labels=["tab:app_layer_perturb"]),
+        study("seeds", [full_row(n), *seeds]),
     ]
 
 

@@ -6,19 +6,19 @@ from itertools import pairwise
 import pytest
 
 from eos.errors import ConfigError
-from eos.report.comparison import leader, paired
+from eos.report.comparison import difference_cell, leader, paired
 from eos.report.reproduction import Reproduction, by_setting, load
 from eos.report.sheet import Block, Sheet, SheetCell, escape, latex, markdown, plain
 from eos.report.tables import budgets, operators, studies
 from tests import reports
 
-FULL = {"presence": (1, 1, 1, 1), "attribute": (1, 1, 1, 0)}
-GOOD = {"presence": (1, 1, 1, 1), "attribute": (1, 1, 0, 0)}
-BAD = {"presence": (0, 0, 0, 0), "attribute": (1, 1, 0, 0)}
+FULL = {"presence": (1,) * 12, "attribute": (1, 1, 1, 0) * 3}
+GOOD = {"presence": (1,) * 12, "attribute": (1, 1, 0, 0) * 3}
+BAD = {"presence": (0,) * 12, "attribute": (1, 1, 0, 0) * 3}
 
 
 def small(good=GOOD, bad=BAD, **changes):
-    """A study of three runs on two families of four questions."""
+    """A study of three runs on two families of twelve questions."""
     rows = [
         reports.row("full", "full", FULL, FULL),
         reports.row("eos@4", "eos", good, FULL, budget=4, searched=True),
@@ -40,12 +40,12 @@ def test_markdown_has_the_hand_worked_numbers():
         "",
         "| method | FLOPs | mean tokens | presence | attribute | average |",
         "|---|---:|---:|---:|---:|---:|",
-        "| `full` | 1.000 | 18.0 | 100.0 ± 0.0 | 75.0 ± 25.0 | 87.5 ± 12.5 |",
-        # attribute: 2 of 4, standard deviation 57.7, so ± 28.9; average: (0, 28.9) / 2
-        "| `eos` | 0.500 | 6.0 | **100.0 ± 0.0** | 50.0 ± 28.9 | **75.0 ± 14.4** |",
-        "| `sparsevlm-v2` | 0.250 | 6.0 | 0.0 ± 0.0 | 50.0 ± 28.9 | 25.0 ± 14.4 |",
+        "| `full` | 1.000 | 18.0 | 100.0 ± 0.0 | 75.0 ± 13.1 | 87.5 ± 6.5 |",
+        # attribute: 6 of 12, standard deviation 52.2, so ± 15.1; average: (0, 15.1) / 2
+        "| `eos` | 0.500 | 6.0 | **100.0 ± 0.0** | 50.0 ± 15.1 | **75.0 ± 7.5** |",
+        "| `sparsevlm-v2` | 0.250 | 6.0 | 0.0 ± 0.0 | 50.0 ± 15.1 | 25.0 ± 7.5 |",
     ]
-    assert "n = 4 questions a family" in markdown(sheet)
+    assert "n = 12 questions a family" in markdown(sheet)
 
 
 def test_latex_has_the_same_numbers():
@@ -53,8 +53,8 @@ def test_latex_has_the_same_numbers():
     text = latex(sheet)
     assert r"\label{tab:main_retainsweep}" in text
     assert (
-        r"\texttt{eos} & 0.500 & 6.0 & \textbf{100.0 $\pm$ 0.0} & 50.0 $\pm$ 28.9 & "
-        r"\textbf{75.0 $\pm$ 14.4} \\"
+        r"\texttt{eos} & 0.500 & 6.0 & \textbf{100.0 $\pm$ 0.0} & 50.0 $\pm$ 15.1 & "
+        r"\textbf{75.0 $\pm$ 7.5} \\"
     ) in text
     heads = r"&& & \multicolumn{2}{c}{prior} & \multicolumn{1}{c}{averages} \\"
     assert heads in text
@@ -73,10 +73,22 @@ def test_only_a_certain_lead_is_bold():
     rows = small().rows
     assert leader(rows, ["presence"]) == "eos@4"
     assert leader(rows, ["attribute"]) is None  # level
-    # control: one question more is a lead of 25 points, within its interval
-    near = small(good={**GOOD, "presence": (1, 0, 0, 0)}, bad=BAD).rows
+    # control: one question more of twelve is a lead, within its interval
+    near = small(good={**GOOD, "presence": (1, *(0,) * 11)}, bad=BAD).rows
     assert leader(near, ["presence"]) is None
-    assert paired(near[1], near[2], ["presence"]).points == 25.0
+    assert paired(near[1], near[2], ["presence"]).points == pytest.approx(100 / 12)
+
+
+def test_a_few_questions_decide_nothing():
+    few = [{name: scores[:4] for name, scores in own.items()} for own in (FULL, GOOD, BAD)]
+    rows = [
+        reports.row("full", "full", few[0], few[0]),
+        reports.row("eos@4", "eos", few[1], few[0], budget=4, searched=True),
+        reports.row("sparsevlm-v2@4", "sparsevlm-v2", few[2], few[0], budget=4),
+    ]
+    assert paired(rows[1], rows[2], ["presence"]).low == 100.0  # all four alike: no spread
+    assert leader(rows, ["presence"]) is None
+    assert not difference_cell(rows[1], rows[2], ["presence"]).bold
 
 
 def test_the_full_model_and_rows_of_the_same_method_do_not_compete():

@@ -9,7 +9,7 @@ from pathlib import Path
 from eos.errors import ConfigError
 from eos.evaluation.results import Results
 from eos.report.catalogue import FIGURES, TABLES, FigureEntry
-from eos.report.comparison import alike, answering, columns_of
+from eos.report.comparison import alike, answering, columns_of, notes_of
 from eos.report.drawing import check_matplotlib, write_figure
 from eos.report.reproduction import Reproduction, load
 from eos.report.sheet import Sheet, file_name, latex, markdown
@@ -69,7 +69,7 @@ def build(folders: Sequence[str | Path], out: str | Path) -> Report:
     figures = tuple(_figures(reproduction, out / "figures"))
     report = Report(out, tables, figures, tuple(_page(reproduction, out)))
     index = out / "index.md"
-    write_atomically(index, index_page(report))
+    write_atomically(index, index_page(report, notes_of(reproduction.studies)))
     return Report(out, tables, figures, (index, *report.other))
 
 
@@ -131,8 +131,8 @@ def _page(reproduction: Reproduction, out: Path) -> list[Path]:
     return [Path(import_module("eos.report.page").write_page(reproduction, out / "page.html"))]
 
 
-def index_page(report: Report) -> str:
-    """List what was made and what is missing, as Markdown."""
+def index_page(report: Report, notes: Sequence[str] = ()) -> str:
+    """List what was made, what is missing, and what was measured, as Markdown."""
     lines = ["# Tables and figures", ""]
     for title, made in {"Tables": report.tables, "Figures": report.figures}.items():
         lines += [f"## {title}", "", "| label | what | files |", "|---|---|---|"]
@@ -144,4 +144,6 @@ def index_page(report: Report) -> str:
         lines.append("")
     missing = ", ".join(f"`{each.label}`" for each in report.missing) or "nothing"
     lines += [f"Missing: {missing}.", ""]
+    for note in notes:
+        lines += [note, ""]
     return "\n".join(lines)

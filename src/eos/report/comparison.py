@@ -15,6 +15,7 @@ from eos.report.reproduction import Reproduction, by_setting, describe_differenc
 from eos.report.sheet import Block, SheetCell, code, plain
 
 COST_HEADS = ("FLOPs", "mean tokens")
+FEWEST = 10  # questions below which no difference counts as certain
 BOLD_RULE = (
     "Bold: ahead of the best other method of the block, the paired 95% interval excludes zero. "
     "FLOPs are relative to the full model's, mean tokens those entering a layer; a comparison is "
@@ -57,9 +58,14 @@ def leader(rows: Sequence[StudyRow], families: Sequence[str]) -> str | None:
     competing = [row for row in rows if row.method != FULL_ROW]
     ranked = sorted(competing, key=lambda row: -_mean(row, families))
     others = [row for row in ranked if row.method != ranked[0].method]
-    if not others or paired(ranked[0], others[0], families).low <= 0:
+    if not others or not enough(ranked[0], families):
         return None
-    return ranked[0].name
+    return ranked[0].name if paired(ranked[0], others[0], families).low > 0 else None
+
+
+def enough(row: StudyRow, families: Sequence[str]) -> bool:
+    """Whether there are questions enough for an interval: few that score alike have none."""
+    return sum(row.families[name].n for name in families) >= FEWEST
 
 
 def _mean(row: StudyRow, families: Sequence[str]) -> float:
@@ -111,11 +117,11 @@ def score_cells_by_name(study: Study, columns: dict[str, list[str]]) -> dict[str
     return found
 
 
-def difference_cell(found: Difference) -> SheetCell:
-    """Write a paired difference with its standard error, bold if its interval excludes zero."""
-    return SheetCell(
-        f"{signed(found.points)} ± {found.stderr:.1f}", bold=found.low > 0 or found.high < 0
-    )
+def difference_cell(own: StudyRow, other: StudyRow, families: Sequence[str]) -> SheetCell:
+    """Write a paired difference with its standard error, bold if it is certain."""
+    found = paired(own, other, families)
+    certain = enough(own, families) and (found.low > 0 or found.high < 0)
+    return SheetCell(f"{signed(found.points)} ± {found.stderr:.1f}", bold=certain)
 
 
 def method_name(row: ResultRow) -> SheetCell:

@@ -70,7 +70,7 @@ class Reproduction:
         if len(by_setting(found)) > 1:
             what = "; ".join(describe_differences(found))
             raise ConfigError(
-                f"expected one setting for a figure of the study {name!r}, found "
+                f"expected one setting of the study {name!r}, found "
                 f"{len(by_setting(found))}: {what}; report on one folder at a time"
             )
         return join(found) if found else None

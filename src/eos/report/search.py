@@ -1,34 +1,26 @@
 """The tables of `eos search`: the operator at each layer (Table 6), the stages or the gap."""
 
-from math import isinf
 from pathlib import Path
 
 from rich.console import Console
 
 from eos.estimates import Estimate
 from eos.report.layout import Grid, show_grid
+from eos.report.plans import StepView, operator_cells
 from eos.searching.result import SearchResult
 from eos.searching.run import skipped_files
 from eos.space.plan import Plan
-from eos.space.step import Operator
 
 OPERATOR_COLUMNS = ("slot", "layer", "keep", "score", "γ", "τ", "θ", "ρ", "ν", "regime")
 
 
 def regime_rows(plan: Plan) -> list[list[str]]:
     """Write the operator of every step as Table 6 does: τ and θ only where they act."""
-    rows = []
-    for slot, step in enumerate(plan.steps, start=1):
-        assert isinstance(step.operator, Operator)
-        gamma, tau, theta, rho, nu = (float(x) for x in step.operator.omega)
-        idle = step.operator.regime.name == "prune"
-        numbers = [f"{gamma:.3f}", *(["–", "–"] if idle else [_number(tau), _number(theta)])]
-        numbers += [f"{rho:.3f}", f"{nu:.3f}"]
-        name = step.operator.regime.name
-        label = f"{name} corner" if name != "hybrid" else f"interior {step.operator.label}"
-        where = [f"l{slot}", str(step.layer), str(step.keep), step.score]
-        rows.append([*where, *numbers, label])
-    return rows
+    steps = [StepView(**step.model_dump(mode="json")) for step in plan.steps]
+    return [
+        [f"l{slot}", str(step.layer), str(step.keep), step.score, *operator_cells(step)]
+        for slot, step in enumerate(steps, start=1)
+    ]
 
 
 def show_search(found: SearchResult, out: Path, *, width: int | None = None) -> None:
@@ -97,7 +89,3 @@ def _gaps_grid(found: SearchResult) -> Grid:
 
 def _estimate(value: Estimate) -> str:
     return f"{value.mean:.4f} ± {value.stderr:.4f}"
-
-
-def _number(value: float) -> str:
-    return str(value) if isinf(value) else f"{value:.3f}"

@@ -205,7 +205,8 @@ def draw_curves(figure: "Figure", axes: "Axes", rows: Sequence[PlotRow]) -> None
         )
         axes.errorbar(x, y, yerr=errors, marker="o", elinewidth=0.7, capsize=0, **look)
         if look["linestyle"] == "-":
-            end = End(x[-1], y[-1], str(own[0]["method"]), str(look["color"]))
+            colour = BOTH if look["color"] == GREY else str(look["color"])  # text needs contrast
+            end = End(x[-1], y[-1], str(own[0]["method"]), colour)
             ends.setdefault(end.text, []).append(end)
     low, full = min(number(row, "flops") for row in rows), ends[FULL_LABEL][0]
     axes.plot([low, full.x], [full.y] * 2, color=BOTH, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -216,6 +217,10 @@ def draw_curves(figure: "Figure", axes: "Axes", rows: Sequence[PlotRow]) -> None
     axes.set_xlabel("FLOPs of prefill, relative to the full model")
     axes.set_ylabel("accuracy, % (mean of all families)")
     axes.set_xlim(right=1.45)
+    note = f"bars: standard error, n = {number(rows[0], 'n'):g} questions"
+    if any(_look(name, own[0], names=lines)["linestyle"] == ":" for name, own in lines.items()):
+        note = f"dotted: the same method by its authors' own operator\n{note}"
+    axes.text(0.99, 0.02, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=7)
     points = [(number(row, "flops"), number(row, "accuracy")) for row in rows]
     name_ends(figure, axes, [_named(own) for own in ends.values()], points=points)
 

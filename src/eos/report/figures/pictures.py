@@ -72,7 +72,7 @@ def _fate(rows: Sequence[PlotRow]) -> str:
     dropped = [row for row in rows if not row["kept"]]
     moving = sum(row["anchor"] is not None for row in dropped)
     if moving:
-        return f"{moving} of {len(dropped)} dropped\ngo to an anchor"
+        return f"{moving} of {len(dropped)}\ndropped go to an anchor"
     spread_out = any(number(row, "weight") > 0 for row in dropped)
     return "dropped ones spread\nover all anchors" if spread_out else "dropped ones\nleave no trace"
 

@@ -57,10 +57,7 @@ def draw_method(data: PlotData) -> "Figure":
 
 def _words(row: PlotRow) -> str:
     """Write a step in one line."""
-    numbers = [
-        f"{sign} {brief(round(number(row, name), 2))}"
-        for name, sign in GREEK.items()
-        if name in row
-    ]
+    known = {sign: round(number(row, name), 2) for name, sign in GREEK.items() if name in row}
+    numbers = [f"{sign} {brief(value)}" for sign, value in known.items()]
     where = site(int(number(row, "layer")))
     return f"{where}: {row['score']} · {' '.join(numbers) or row['step']}"

@@ -20,7 +20,6 @@ from eos.report.comparison import (
     leader,
     method_name,
     notes_of,
-    paired,
     score_cells,
     score_of,
     shown_families,
@@ -87,7 +86,7 @@ def _margin_blocks(study: Study) -> list[Block]:
         rival = next((row for row in rows if row.method == RIVAL), None)
         margins = [
             [code(f"{row.name.partition('@')[0]} − {RIVAL}"), plain(""), plain("")]
-            + [difference_cell(paired(row, rival, families)) for families in columns.values()]
+            + [difference_cell(row, rival, families) for families in columns.values()]
             for row in rows
             if row.searched and rival is not None
         ]

@@ -1,6 +1,7 @@
 """Tables of single studies: reproduction of prior methods, moved layers, and any other study."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from eos.evaluation.estimates import write_accuracy, write_difference, write_interval
 from eos.evaluation.results import Results
@@ -16,7 +17,6 @@ from eos.report.comparison import (
     difference_cell,
     family_title,
     notes_of,
-    paired,
     score_cells_by_name,
     shown_families,
 )
@@ -42,7 +42,7 @@ def _reproduced(studies: Sequence[Study], label: str) -> Sheet:
     notes = [
         "Match: a point of our operator against the authors' own (exact: every question is scored "
         f"the same), a searched plan against {RIVAL} of the same budget; difference of averages "
-        "with its paired 95% interval.",
+        "± standard error of the pairs, bold if the 95% interval excludes zero.",
         *notes_of(studies),
         BOLD_RULE,
     ]
@@ -113,10 +113,8 @@ def _match(study: Study, row: StudyRow) -> SheetCell:
         return plain("–")
     if row.scores == others[0].scores:
         return plain("exact")
-    found = paired(row, others[0], list(study.families))
-    return SheetCell(
-        f"{difference_cell(found).text} against {wanted}", bold=difference_cell(found).bold
-    )
+    found = difference_cell(row, others[0], list(study.families))
+    return replace(found, text=f"{found.text} against {wanted}")
 
 
 def placements(reproduction: Reproduction, label: str) -> list[Sheet]:
@@ -146,7 +144,7 @@ def _placement_blocks(study: Study) -> list[Block]:
         plan = PlanView(**row.plan) if row.plan else None
         moved = base is not None and row is not base and plan is not None
         deltas = [
-            difference_cell(paired(row, base, own)) if moved and base else plain("–")
+            difference_cell(row, base, own) if moved and base else plain("–")
             for own in ([family], every)
         ]
         scores = [plain(write_accuracy(score)) for score in (row.families[family], row.average)]
