@@ -16,8 +16,9 @@ WIDE, NARROW = (1280, 1480), (360, 1480)
 VIEWS = {
     "wide-light": (WIDE, "light", None),
     "wide-dark": (WIDE, "dark", None),
-    "studies-light": (WIDE, "light", "curves"),
-    "search-dark": (WIDE, "dark", "trajectory"),
+    "curves-light": (WIDE, "light", "curves"),
+    "search-light": (WIDE, "light", "trajectory"),
+    "operators-dark": (WIDE, "dark", "operators"),
     "narrow-light": (NARROW, "light", None),
     "narrow-dark": (NARROW, "dark", "curves"),
 }

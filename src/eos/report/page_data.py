@@ -77,7 +77,7 @@ def _source(reproduction: Reproduction) -> dict[str, Any]:
     studies = [study for name in names if (study := reproduction.study(name)) is not None]
     main, programmes = reproduction.study(MAIN), reproduction.all(Programme)
     settings = [setting(group[0]) for group in by_setting(sorted(studies, key=_main_first))]
-    files = [*programmes, *studies]
+    files: list[Programme | Study] = [*programmes, *studies]
     return {
         "about": about(settings[0] if settings else {}, quick=any(x.quick for x in programmes)),
         "highlights": highlights(main) if main else [],
