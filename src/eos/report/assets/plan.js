@@ -134,7 +134,8 @@ function startOperators({ examples }) {
     const rings = spread > 0.002 ? places.map((i, place) => [i, 0.1 + (0.38 * (found.scales[place] - least)) / spread]) : [];
     const flows = flowsOf(found.flows), moved = flows.filter(([, to]) => to !== GONE).length;
     const label = `${name}: ${places.length} tokens kept; ${moved} of ${flows.length} dropped tokens go mainly to one kept token`;
-    const norms = `Norms of kept tokens ×${fixed(least, 2)}${spread > 0.002 ? ` to ×${fixed(most, 2)}` : ""}; lines for ${moved} of ${flows.length} dropped tokens.`;
+    const digits = spread < 0.1 ? 3 : 2;
+    const norms = `Norms of kept tokens ×${fixed(least, digits)}${spread > 0.002 ? ` to ×${fixed(most, digits)}` : ""}; lines for ${moved} of ${flows.length} dropped tokens.`;
     return el("figure", {}, tokenPicture({ ...own, kept, flows, rings, label }),
       el("figcaption", {}, el("b", {}, name), DOES[name] ? `: ${DOES[name]}` : "", `. ${norms}`));
   }));
