@@ -12,10 +12,10 @@ IMAGES ?= data/images
 OUT ?= runs/paper
 LAUNCHER := $(if $(GPUS),$(BIN)/accelerate launch --multi_gpu --num_processes $(GPUS) -m eos,$(BIN)/eos)
 
-.PHONY: help setup demo figures paper test check bench clean
+.PHONY: help setup demo figures screenshots assets paper test check bench clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: $(READY)  ## make the virtual environment and install EOS into it
 
@@ -26,6 +26,13 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup  ## search plans on the miniature, compare them with every prior method (minutes)
 	$(BIN)/eos reproduce --quick --out runs/demo
+
+screenshots: setup  ## draw the page of the committed results in a browser (needs chromium-driver)
+	$(BIN)/eos report results/miniature --out runs/page
+	$(BIN)/python -m tests.screenshots runs/page/page.html docs/page
+
+assets:  ## bundle the page's charting library again (needs npm)
+	sh src/eos/report/assets/refresh.sh
 
 figures: setup  ## draw the README's figure from committed results
 	$(BIN)/eos report results/miniature --out runs/figures
