@@ -18,13 +18,15 @@ LADDER_BUDGETS = (64, 16)
 FIXED_BUDGETS = (192, 64)
 SEED_BUDGETS = (64, 32, 16)
 QUICK_DESCENT = ("steps=12", "batch=4", "micro_batch=4", "validation.samples=16")
+NO_MASS = "mass=false"
 _BARE = ("explore.moves=0", "explore.gradient=false")
 # what each lever adds to the one before it, from plain paths to the default search
 LADDER: dict[str, tuple[str, ...]] = {
-    "raters": ("scorers=[text-raters]", "operators=false", "input_site=false", *_BARE),
-    "scorers": ("operators=false", "input_site=false", *_BARE),
-    "input": ("operators=false", *_BARE),
-    "operators": _BARE,
+    "raters": ("scorers=[text-raters]", "operators=false", "input_site=false", NO_MASS, *_BARE),
+    "scorers": ("operators=false", "input_site=false", NO_MASS, *_BARE),
+    "input": ("operators=false", NO_MASS, *_BARE),
+    "operators": (NO_MASS, *_BARE),
+    "mass": _BARE,
     "moves": ("explore.gradient=false", "explore.confirm_samples=0"),
 }
 SELECTIONS: dict[str, tuple[str, ...]] = {
@@ -63,7 +65,7 @@ def searches(scope: Scope) -> dict[str, SearchSpec]:
         found.append(_variant(scope, f"fixed@{budget}", budget, ("fix_layers=true",), first))
     for budget in at(scope, LADDER_BUDGETS):
         for name, changes in LADDER.items():
-            profile = None if name == "raters" else first
+            profile = None if NO_MASS in changes else first  # that of the default has mass
             found.append(_variant(scope, f"{name}@{budget}", budget, changes, profile))
         found.append(_descent(scope, f"paper@{budget}", budget))
     budget = descent_budget(scope)
