@@ -135,7 +135,7 @@ def build_page(out: Path) -> list[Path]:
 
     if find_spec("eos.report.build") is None:
         return []
-    from eos.report.build import build  # type: ignore[import-not-found]
+    from eos.report.build import build
 
     return list(build([out], out / "report").other)
 
