@@ -128,10 +128,10 @@ def weighted_attention(
     if options.get("softcap") is not None:
         raise BackboneError(
             "expected attention whose logits are used as they are, which weights are added to; "
-            "found a softcap. Search with through='states'"
+            "found a softcap. Search with through='states' and mass=false, or use a plan without mass"
         )
     width, dtype = key.shape[-1], value.dtype
-    if dtype == torch.float16 and not _needs_half(module):
+    if dtype == torch.float16 and torch.is_grad_enabled() and not _needs_half(module):
         # the derivative of a weight of 0 is far below the smallest float16
         query, key, value = query.float(), key.float(), value.float()
         if attention_mask is not None and attention_mask.is_floating_point():

@@ -124,15 +124,20 @@ def crew(
         "studies": None if studies is None else list(studies),
     }
     workers: list[WorkerProcess] = []
+    listeners: list[Thread] = []
     try:
         for number in range(jobs):
             workers.append(_start(number, folder, order))
-            Thread(target=_listen, args=(workers[-1], said), daemon=True).start()
+            listeners.append(Thread(target=_listen, args=(workers[-1], said), daemon=True))
+            listeners[-1].start()
         yield Crew(workers, said)
     finally:
         for worker in workers:
             worker.process.kill()
-            worker.process.wait()
+        for worker, listener in zip(workers, listeners, strict=True):
+            listener.join()
+            with worker.process:  # closes its pipes
+                pass
 
 
 def _threads(jobs: int) -> int:
