@@ -128,7 +128,7 @@ def weighted_attention(
     if options.get("softcap") is not None:
         raise BackboneError(
             "expected attention whose logits are used as they are, which weights are added to; "
-            "found a softcap. Search with through='states' and mass=false, or use a plan without mass"
+            "found a softcap. Search with through='states' and mass=false; plans need mass 0"
         )
     width, dtype = key.shape[-1], value.dtype
     if dtype == torch.float16 and torch.is_grad_enabled() and not _needs_half(module):
