@@ -206,9 +206,9 @@ def test_files_are_validated(capsys, tmp_path):
     path.write_text(path.read_text().replace('"keep": 64', '"keep": 640'))
     assert cli.main(["validate", str(path)]) == 1
     assert "found 640" in capsys.readouterr().err
-    path.write_text('{"schema": "eos.table/1"}')
+    path.write_text('{"schema": "eos.chair/1"}')
     assert cli.main(["validate", str(path)]) == 1
-    assert "found 'eos.table/1'" in capsys.readouterr().err
+    assert "found 'eos.chair/1'" in capsys.readouterr().err
 
 
 def test_a_bench_of_a_tiny_model(capsys, tmp_path):

@@ -28,7 +28,7 @@ from eos.data.mix import (
     source_of,
     yes_no_sample,
 )
-from eos.data.mix_images import Evaluated, read_evaluated
+from eos.data.mix_images import EvaluationImages, read_evaluated
 from eos.errors import DataError
 from eos.runs.files import write_atomically
 
@@ -74,7 +74,7 @@ class _Choice:
     """Makes the samples of candidates, and drops those that cannot be used."""
 
     images: Path
-    evaluated: Evaluated
+    evaluated: EvaluationImages
     dropped: list[Row] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
 

@@ -32,7 +32,7 @@ def image_name(path: str) -> str:
 
 
 @dataclass
-class Evaluated:
+class EvaluationImages:
     """Images of evaluation sets.
 
     Attributes:
@@ -59,12 +59,12 @@ class Evaluated:
         return BY_CONTENT if _digest(path) in self._digests[size] else None
 
 
-def read_evaluated(given: Iterable[Path]) -> Evaluated:
+def read_evaluated(given: Iterable[Path]) -> EvaluationImages:
     """Collect the images of folders, by name and content, and of files that name images.
 
     Such a file is a list or lines of JSON objects with an ``image``, or of plain names.
     """
-    found = Evaluated()
+    found = EvaluationImages()
     for path in given:
         if not path.exists():
             raise DataError(f"expected a folder or file of evaluation images, found none at {path}")
