@@ -153,7 +153,7 @@ def folders(tmp_path_factory):
 def test_the_whole_way_from_search_to_twelve_columns(folders, sibling, capsys):
     asked = ["paper", "reproduce", "main", "placement", "--data", str(folders / "benchmarks")]
     asked += ["--mix", str(folders / "mix.json"), "--images", str(folders), "--device", "cpu"]
-    asked += ["--backbone", str(sibling), "--limit", "2", "--quiet", "--out", str(folders / "run")]
+    asked += ["--backbone", str(sibling), "--limit", "4", "--quiet", "--out", str(folders / "run")]
     asked += ["steps=1", "batch=1", "validation.samples=1"]
     assert main(asked) == 0
     found = Overall.load(folders / "run" / "main.json")

@@ -150,8 +150,9 @@ def flows_of(seen: Observation) -> tuple[tuple[Flow, ...], tuple[float, ...]]:
     if not dropped or not isinstance(operator, Operator):  # an author's own has no such anchors
         return tuple((token, None) for token in names), (0.0,) * len(names)
     anchors = [place for place, token in enumerate(tokens) if token in stays]
-    states = seen.states[0]
-    nearest, shares = main_anchors(states[anchors], states[dropped], operator.omega)
+    states, omega = seen.states[0], operator.omega
+    omega = omega._replace(gamma=max(operator.gamma, operator.mass))  # states or attention
+    nearest, shares = main_anchors(states[anchors], states[dropped], omega)
     flows = [
         (token, kept[anchor] if share >= TRACE else None)
         for token, anchor, share in zip(names, nearest.tolist(), shares.tolist(), strict=True)

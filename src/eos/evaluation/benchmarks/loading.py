@@ -13,7 +13,7 @@ from pathlib import Path
 
 from eos.data.order import first_choice
 from eos.data.samples import Skipped, UnusableError, load_image
-from eos.errors import DataError
+from eos.errors import ConfigError, DataError
 from eos.evaluation.benchmarks.files import BROKEN, INCOMPLETE
 from eos.evaluation.benchmarks.questions import Benchmark, Query, Row
 from eos.evaluation.benchmarks.tables import Table, folder_table, hub_table
@@ -161,6 +161,11 @@ def _usable(
                     skipped += [
                         Skipped(x, "another of its group is unusable", PARTIAL) for x in rest
                     ]
+                elif not kept and len(cluster) > limit:
+                    raise ConfigError(
+                        f"expected a limit of at least {len(cluster)}, since so many questions "
+                        f"count only together ({cluster[0].cluster}); found {limit}"
+                    )
                 elif len(kept) + len(cluster) > limit:
                     return kept
                 else:
