@@ -172,17 +172,17 @@ def test_a_search_has_the_configuration_of_its_lever():
 
 def test_reducers_move_and_counts_stay_in_order():
     layers = [step.layer for step in PLAN.steps]
-    assert layers == [-1, 0, 9]
+    assert layers == [-1, 0, 8]
     found = moved(PLAN, 0, 4)
-    assert [step.layer for step in found.steps] == [0, 4, 9]
+    assert [step.layer for step in found.steps] == [0, 4, 8]
     assert [step.keep for step in found.steps] == [step.keep for step in PLAN.steps]
     assert found.steps[1].score == PLAN.steps[0].score
-    assert moved(PLAN, 0, 9) is None  # taken
+    assert moved(PLAN, 0, 8) is None  # taken
     assert moved(PLAN, 2, PLAN.num_layers - 1) is None  # nothing attends after the last layer
     late = PLAN.steps[2].model_copy(update={"score": "text-raters"})
     needs_text = PLAN.model_copy(update={"steps": (*PLAN.steps[:2], late)})
     assert placed(needs_text, [2, 0, -1]) is None
-    assert [x.layer for x in without(PLAN, 1).steps] == [-1, 9]
+    assert [x.layer for x in without(PLAN, 1).steps] == [-1, 8]
     assert without(PLAN, 2) is None
 
 
@@ -195,11 +195,15 @@ def test_a_parameter_of_the_central_reducer_is_set():
 
 
 def test_equal_plans_have_one_name_whatever_they_are_called():
-    pruned = with_parameter(with_parameter(PLAN, "gamma", 0.0), "rho", 0.0)
+    pruned = Plan.preset("sparsevlm-v2", budget=64)
     other = with_parameter(pruned, "tau", 0.77)
     assert run_name(pruned) == run_name(other) != run_name(PLAN)
     assert canonical(pruned) == canonical(other)
+    # τ says which tokens take over the attention of the dropped ones
     assert run_name(with_parameter(PLAN, "tau", 0.77)) != run_name(PLAN)
+    plain = [x.operator.model_copy(update={"mass": 0.0}) for x in PLAN.steps]
+    steps = [x.model_copy(update={"operator": y}) for x, y in zip(PLAN.steps, plain, strict=True)]
+    assert run_name(PLAN.model_copy(update={"steps": tuple(steps)})) != run_name(PLAN)
 
 
 @pytest.mark.parametrize(

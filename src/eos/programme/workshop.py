@@ -19,7 +19,7 @@ from eos.searching.files import read_config
 from eos.sizes import Dims
 from eos.space.plan import Plan
 from eos.space.specs import Target
-from eos.space.step import Operator
+from eos.space.step import Operator, Step
 
 SHORT_DIGEST = 8  # of a digest in the name of a folder
 PRUNE = Operator()
@@ -124,15 +124,19 @@ def plan_file(name: str) -> str:
 def canonical(plan: Plan) -> Plan:
     """Leave of a plan what its answers follow from; equal ones answer alike.
 
-    Pruning leaves no trace of a token, so that the other numbers of its operator do not count.
+    Pruning leaves no trace of a token, so that the other numbers of its operator do not count;
+    unless its attention is passed on, which they say to whom.
     """
     steps = tuple(
-        step.model_copy(update={"operator": PRUNE})
-        if isinstance(step.operator, Operator) and step.operator.omega.prunes
-        else step
+        step.model_copy(update={"operator": PRUNE}) if _traceless(step) else step
         for step in plan.steps
     )
     return plan.model_copy(update={"steps": steps, "backbone": "any", "provenance": {}})
+
+
+def _traceless(step: Step) -> bool:
+    operator = step.operator
+    return isinstance(operator, Operator) and operator.omega.prunes and not operator.mass
 
 
 def run_name(plan: Plan) -> str:
