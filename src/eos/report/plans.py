@@ -93,9 +93,11 @@ def operator_cells(step: StepView) -> list[str]:
     if step.omega is None or step.regime is None:
         return ["–"] * 5 + [f"own: {step.label}"]
     gamma, tau, theta, rho, nu = step.omega.values()
-    name = step.regime.name
-    acting = ["–", "–"] if name == "prune" else [_number(tau), _number(theta)]
+    name, mass = step.regime.name, float(step.operator.get("mass", 0.0))
+    acts = name != "prune" or mass > 0
+    acting = [_number(tau), _number(theta)] if acts else ["–", "–"]
     label = f"{name} corner" if name != "hybrid" else f"interior {step.label}"
+    label += f", mass {mass:g}" if mass else ""
     return [f"{gamma:.3f}", *acting, f"{rho:.3f}", f"{nu:.3f}", label]
 
 
