@@ -155,7 +155,7 @@ def _step(step: StepView) -> dict[str, Any]:
         **step.model_dump(mode="json", include={"layer", "keep", "score"}),
         "kind": step.kind,
         "hybrid": step.hybrid,
-        "label": step.label,
+        "label": f"{step.label}, mass {step.mass:g}" if step.mass else step.label,
         "omega": [step.operator.get(name) for name in step.omega or ()],
     }
 

@@ -46,6 +46,11 @@ class StepView(Frozen):
         return self.regime is not None and self.regime.name == "hybrid"
 
     @property
+    def mass(self) -> float:
+        """Share of the dropped tokens' attention weights that passes to the kept ones."""
+        return float(self.operator.get("mass", 0.0))
+
+    @property
     def label(self) -> str:
         """What the operator does, in a word."""
         return str(self.regime) if self.regime else str(self.operator["kind"])
@@ -93,11 +98,11 @@ def operator_cells(step: StepView) -> list[str]:
     if step.omega is None or step.regime is None:
         return ["–"] * 5 + [f"own: {step.label}"]
     gamma, tau, theta, rho, nu = step.omega.values()
-    name, mass = step.regime.name, float(step.operator.get("mass", 0.0))
-    acts = name != "prune" or mass > 0
+    name = step.regime.name
+    acts = name != "prune" or step.mass > 0
     acting = [_number(tau), _number(theta)] if acts else ["–", "–"]
     label = f"{name} corner" if name != "hybrid" else f"interior {step.label}"
-    label += f", mass {mass:g}" if mass else ""
+    label += f", mass {step.mass:g}" if step.mass else ""
     return [f"{gamma:.3f}", *acting, f"{rho:.3f}", f"{nu:.3f}", label]
 
 
