@@ -18,7 +18,7 @@ WIDTH = 150  # of a table that goes to a file
 def named_benchmarks(
     tasks: str | None, data: Path | None, *, others: Mapping[str, object]
 ) -> list[str]:
-    """Read the benchmarks that are asked for and check their folders; none for another task.
+    """Read the names of benchmarks and check their folders; none for another task.
 
     Args:
         tasks: as given; a name that is unknown is an error.

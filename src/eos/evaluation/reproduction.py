@@ -28,7 +28,7 @@ class PieceRecord(Frozen):
         file: that it made, relative to the reproduction's folder.
         inputs: digest of everything that it was made from.
         seconds: that it took; of an interrupted piece, those since the last start.
-        answers: how many answers the piece gave; 0 where nothing was asked.
+        answers: how many answers the piece gave; 0 if it gave none.
     """
 
     name: str

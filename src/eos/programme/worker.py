@@ -59,7 +59,7 @@ def _speaker(out: TextIO) -> Any:
 
 
 def _names(given: TextIO) -> Any:
-    """Yield the names that are asked for; end the process as soon as nobody asks any more."""
+    """Yield the names of pieces read from standard input; end the process when it closes."""
     asked: Queue[str] = Queue()
 
     def listen() -> None:
