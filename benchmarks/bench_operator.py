@@ -25,7 +25,8 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from eos import Omega, unified_operator
+from eos import unified_operator
+from eos.operator.operate import Omega
 from eos.space.cost import LLAMA_7B
 from eos.tokens import take
 
