@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 IGNORED = -100  # label of positions without a loss, as in transformers
+LAST_STATES = 3  # hidden states of a vision tower that hold the inputs of its last two layers
 
 
 @dataclass(frozen=True)

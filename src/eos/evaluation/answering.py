@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from PIL import Image
 
-from eos.engine.reduced import reads_vision, reduced
+from eos.engine.reduced import reduced
 from eos.evaluation.tasks import Item
 from eos.models.backbone import Backbone
 from eos.models.processor import (
@@ -69,11 +69,9 @@ class Answerer:
         inputs = place_inputs(model, inputs)
         seen = look_once(model, inputs)
         for run, plan in runs.items():
-            # a plan whose scorer reads the vision tower needs it to run under the plan's hooks
-            given = inputs if plan is not None and reads_vision(plan) else seen
             with nullcontext(model) if plan is None else reduced(self.backbone, plan) as running:
                 texts = continue_greedily(
-                    running, given, processor=self.processor, new_tokens=max_new_tokens
+                    running, seen, processor=self.processor, new_tokens=max_new_tokens
                 )
             yield run, texts
 

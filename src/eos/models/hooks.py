@@ -165,8 +165,8 @@ def _model_hook(
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         answer = None if targets is None else targets != IGNORED
         image = encoded.get("image")
-        if tap is not None and image is not None and image.hidden_states is None:
-            tap.inputs.clear()  # features from elsewhere: the tower has not seen these images
+        if tap is not None and image is not None:
+            tap.take(image.hidden_states)  # the tower may have run before the hooks were there
         positions = kwargs.get("position_ids")
         current.hooks = begin(ModelCall(ids, visual, padding, answer, tap, positions))
 

@@ -17,6 +17,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from eos.errors import BackboneError
 from eos.models.devices import device_of, named_weights
 from eos.models.families import family_of
+from eos.tokens import LAST_STATES
 
 MINIATURE = "miniature"
 Processor: TypeAlias = ProcessorMixin  # others name it without importing transformers
@@ -126,13 +127,15 @@ def place_batch(
 def look_once(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
     """Replace pixels by the vision tower's features of them, for several generations.
 
-    Families whose features depend on more than the pixels keep them; text alone has none.
+    The tower's last hidden states come with them, for plans that read the tower. Families whose
+    features depend on more than the pixels keep them; text alone has none.
     """
     if "pixel_values" not in inputs or not family_of(model.config).encode_once:
         return inputs
     rest = {name: value for name, value in inputs.items() if name != "pixel_values"}
     seen = model.get_image_features(pixel_values=inputs["pixel_values"], return_dict=True)
-    slim = BaseModelOutputWithPooling(pooler_output=seen.pooler_output)
+    states = seen.hidden_states and seen.hidden_states[-LAST_STATES:]
+    slim = BaseModelOutputWithPooling(pooler_output=seen.pooler_output, hidden_states=states)
     return {**rest, "mm_encoder_outputs": {"image": slim}}
 
 

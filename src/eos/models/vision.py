@@ -4,6 +4,7 @@ Pre-hooks record what enters those layers; attention rows and keys are then comp
 layers' own weights, only those that are needed. Towers without a class token are not supported.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,12 @@ class VisionTap:
             layers[place].register_forward_pre_hook(noting(place), with_kwargs=True)
             for place in (-2, -1)
         ]
+
+    def take(self, states: Sequence[Tensor] | None) -> None:
+        """Use a tower's last hidden states, `LAST_STATES` or more; None if they are not known."""
+        self.inputs.clear()
+        if states is not None:
+            self.inputs.update({-2: states[-3], -1: states[-2]})
 
     def read(self) -> Vision:
         """Compute the evidence from the recorded inputs, one row for each image."""

@@ -33,7 +33,7 @@ EXAMPLES = 1  # pictures of a family
 # each validation sample, of a descent for each sample; of an answer for each question, for each
 # plan, and for its FLOPs over the full model's
 PROFILE_SECONDS, RACE_SECONDS, SAMPLE_SECONDS = 120.0, 0.4, 0.35
-QUESTION_SECONDS, PLAN_SECONDS, FLOPS_SECONDS = 0.1, 0.005, 0.06
+QUESTION_SECONDS, PLAN_SECONDS, FLOPS_SECONDS = 0.04, 0.003, 0.1
 EXAMPLE_SECONDS, VERIFY_SECONDS = 0.3, 2.0
 
 
@@ -113,7 +113,7 @@ def _study_pieces(scope: Scope, facts: Facts, names: Sequence[str]) -> list[Piec
     """
     found: list[Piece] = []
     families = list(find_task(scope.task).families)
-    answered: set[str] = set()
+    answered: set[tuple[int, str]] = set()
     chain = [PRESETS_FIRST, *names] if MAIN in names else list(names)
     for place, name in enumerate(chain):
         work = _expected_answers(scope, facts, name, answered)
@@ -135,14 +135,15 @@ def _answers(study: str, like: Piece) -> str:
 
 def _answers_piece(scope: Scope, facts: Facts, study: str, family: str, *, work: float) -> Piece:
     spec = STUDIES[study]
+    own = spec.scope(scope)
     rows = {"study": study, "rows": spec.settings, "scope": _row_settings(scope)}
     return Piece(
         f"answers/{study}/{family}",
         "answers",
-        f"{answers_path(scope, facts.fingerprint, family)}/results.json",
+        f"{answers_path(own, facts.fingerprint, family)}/results.json",
         partial(make_answers, study=study, family=family),
-        settings={**rows, "family": family, **scope.questions},
-        needs=tuple(f"search/{own}" for own in spec.searches(scope)),
+        settings={**rows, "family": family, **own.questions},
+        needs=tuple(f"search/{name}" for name in spec.searches(scope)),
         work=work,
     )
 
@@ -165,7 +166,7 @@ def _row_settings(scope: Scope) -> dict[str, Any]:
     return scope.model_dump(mode="json", include=chosen)
 
 
-def _expected_answers(scope: Scope, facts: Facts, study: str, answered: set[str]) -> float:
+def _expected_answers(scope: Scope, facts: Facts, study: str, answered: set[tuple[int, str]]) -> float:
     """Guess the seconds of a study's answers to a family; note which plans answer.
 
     Before the searches are done an even schedule stands for every plan that they will find.
@@ -173,14 +174,17 @@ def _expected_answers(scope: Scope, facts: Facts, study: str, answered: set[str]
     target = facts.target._asdict()
     names = STUDIES[study].searches(scope)
     plans = {x: Plan.preset("even", budget=int(x.split("@")[1]), **target) for x in names}
-    work = QUESTION_SECONDS + (0 if answered else FLOPS_SECONDS)  # the full model answers once
+    limit = STUDIES[study].scope(scope).limit
+    work = QUESTION_SECONDS
+    if limit not in {own for own, _ in answered}:
+        work += FLOPS_SECONDS  # the full model answers once
     for row in STUDIES[study].rows(StudyInputs(scope, plans, facts.target)):
         own = f"{row.method} {row.name}" if row.searched else run_name(row.plan)
         own = f"{study} {row.name}" if row.method in ("swept", "moved") else own
-        if own not in answered:
-            answered.add(own)
+        if (limit, own) not in answered:
+            answered.add((limit, own))
             work += PLAN_SECONDS + FLOPS_SECONDS * row.plan.expected.flops_ratio
-    return work * scope.limit
+    return work * limit
 
 
 def _other_pieces(scope: Scope) -> list[Piece]:

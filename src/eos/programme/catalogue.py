@@ -3,6 +3,7 @@
 A study is data: which searches it needs, and a function from their plans to rows.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,8 @@ class StudySpec:
         searches: names of those that it needs.
         rows: makes its rows from their plans.
         quick: whether a quick programme has it, too.
+        share: of the programme's questions that its rows answer; sweeps have many rows, whose
+            differences are large.
         settings: what the rows follow from, besides the scope and the plans.
     """
 
@@ -58,9 +61,17 @@ class StudySpec:
     searches: Callable[[Scope], list[str]]
     rows: Callable[[StudyInputs], list[PlanRow]]
     quick: bool = False
+    share: float = 1.0
     settings: Any = None
 
+    def scope(self, whole: Scope) -> Scope:
+        """Reduce the questions of a whole programme to those of this study."""
+        if whole.quick:
+            return whole
+        return whole.model_copy(update={"limit": math.ceil(whole.limit * self.share)})
 
+
+SWEEP = 0.4
 # answered before the searches are done, for the main study
 PRESETS_FIRST = "presets"
 STUDIES: dict[str, StudySpec] = {
@@ -93,6 +104,7 @@ STUDIES: dict[str, StudySpec] = {
         default_searches,
         operator_rows,
         quick=True,
+        share=SWEEP,
         settings=[PARAMETERS, QUICK_PARAMETERS],
     ),
     "budgets": StudySpec(
@@ -106,12 +118,14 @@ STUDIES: dict[str, StudySpec] = {
         ("fig:abl_layers",),
         default_searches,
         layers_rows,
+        share=SWEEP,
     ),
     "heatmap": StudySpec(
         "First and last reducer of the found plan at pairs of layers",
         ("fig:abl_layer_heat",),
         default_searches,
         heatmap_rows,
+        share=SWEEP,
         settings=HEAT,
     ),
     "seeds": StudySpec(
@@ -143,6 +157,7 @@ STUDIES: dict[str, StudySpec] = {
         ("fig:abl_lambda",),
         descents,
         alignment_rows,
+        share=SWEEP,
     ),
 }
 # `eos ablate NAME`: the studies of a name

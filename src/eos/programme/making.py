@@ -124,6 +124,7 @@ def rows_of(workshop: Workshop, study: str) -> list[PlanRow]:
 def make_answers(workshop: Workshop, progress: Progress, *, study: str, family: str) -> int:
     """Let every plan of a study answer the questions of a family; count the new answers."""
     counts: list[int] = []
+    scope = STUDIES[study].scope(workshop.scope)
 
     def watch(done: int, total: int) -> None:
         counts.append(done)
@@ -132,11 +133,11 @@ def make_answers(workshop: Workshop, progress: Progress, *, study: str, family: 
     evaluate(
         workshop.backbone,
         {run_name(row.plan): canonical(row.plan) for row in rows_of(workshop, study)},
-        out=workshop.answers_folder(family),
+        out=workshop.answers_folder(scope, family),
         task=f"{workshop.task.name}:{family}",
-        limit=workshop.scope.limit,
-        seed=workshop.scope.seed,
-        batch_size=workshop.scope.batch_size,
+        limit=scope.limit,
+        seed=scope.seed,
+        batch_size=scope.batch_size,
         processor=workshop.answerer.processor,
         watch=watch,
     )
@@ -150,7 +151,8 @@ def make_study_file(workshop: Workshop, _: Progress, *, study: str, commands: li
         RowSpec(row.name, run_name(row.plan), row.method, row.searched, row.factors, row.plan)
         for row in rows_of(workshop, study)
     ]
-    folders = [workshop.answers_folder(family) for family in workshop.task.families]
+    scope = spec.scope(workshop.scope)
+    folders = [workshop.answers_folder(scope, family) for family in workshop.task.families]
     made = make_study(
         folders, rows, name=study, title=spec.title, labels=spec.labels, commands=commands
     )

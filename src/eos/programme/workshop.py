@@ -105,9 +105,9 @@ class Workshop:
         """Load the plan of a search that is done."""
         return Plan.load(self.folder / plan_file(name))
 
-    def answers_folder(self, family: str) -> Path:
+    def answers_folder(self, scope: Scope, family: str) -> Path:
         """Say where the answers to a family's questions are: apart from those to others."""
-        return self.folder / answers_path(self.scope, self.facts.fingerprint, family)
+        return self.folder / answers_path(scope, self.facts.fingerprint, family)
 
 
 def answers_path(scope: Scope, model: str, family: str) -> str:
