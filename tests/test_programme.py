@@ -103,7 +103,6 @@ def test_answers_to_a_family_are_given_one_study_after_the_other():
     pieces = [x for x in assemble(Scope(), FACTS) if x.kind == "answers"]
     for family in find_task("mini").families:
         own = [x for x in pieces if x.name.endswith(f"/{family}")]
-        assert len({x.file for x in own}) == 1
         assert [x.after for x in own] == [(), *((x.name,) for x in own[:-1])]
 
 
@@ -218,3 +217,15 @@ def test_equal_plans_have_one_name_whatever_they_are_called():
 def test_a_scope_that_contradicts_itself_is_refused(given, message):
     with pytest.raises(ConfigError, match=message):
         Scope(**given)
+
+
+def test_sweeps_answer_a_part_of_the_questions_unless_they_are_few_anyway():
+    def limits(scope):
+        pieces = [x for x in assemble(scope, FACTS) if x.kind == "answers"]
+        return {x.name.split("/")[1]: x.settings["limit"] for x in pieces}
+
+    whole = limits(Scope(limit=100))
+    assert (whole["main"], whole["operator"]) == (100, 40)
+    folders = {x.file for x in assemble(Scope(), FACTS) if x.kind == "answers"}
+    assert len(folders) == 2 * len(find_task("mini").families)
+    assert set(limits(Scope(quick=True, limit=10)).values()) == {10}

@@ -166,7 +166,9 @@ def _row_settings(scope: Scope) -> dict[str, Any]:
     return scope.model_dump(mode="json", include=chosen)
 
 
-def _expected_answers(scope: Scope, facts: Facts, study: str, answered: set[tuple[int, str]]) -> float:
+def _expected_answers(
+    scope: Scope, facts: Facts, study: str, answered: set[tuple[int, str]]
+) -> float:
     """Guess the seconds of a study's answers to a family; note which plans answer.
 
     Before the searches are done an even schedule stands for every plan that they will find.

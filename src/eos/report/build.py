@@ -13,6 +13,7 @@ from eos.report.comparison import alike, answering, columns_of, notes_of
 from eos.report.drawing import check_matplotlib, write_figure
 from eos.report.reproduction import Reproduction, load
 from eos.report.sheet import Sheet, file_name, latex, markdown
+from eos.report.summary import summary_page
 from eos.report.tables.studies import any_study, plain_results
 from eos.runs.files import check_folder, write_atomically
 
@@ -60,7 +61,7 @@ def build(folders: Sequence[str | Path], out: str | Path) -> Report:
 
     Args:
         folders: of `eos reproduce` or with results and plans, or single files.
-        out: gets ``tables/``, ``figures/``, ``index.md`` and ``page.html``.
+        out: gets ``tables/``, ``figures/``, ``index.md``, ``results.md`` and ``page.html``.
     """
     out = Path(out)
     check_folder(out)
@@ -68,9 +69,11 @@ def build(folders: Sequence[str | Path], out: str | Path) -> Report:
     tables = tuple(_tables(reproduction, out / "tables"))
     figures = tuple(_figures(reproduction, out / "figures"))
     report = Report(out, tables, figures, tuple(_page(reproduction, out)))
-    index = out / "index.md"
+    index, summary = out / "index.md", out / "results.md"
     write_atomically(index, index_page(report, notes_of(reproduction.studies)))
-    return Report(out, tables, figures, (index, *report.other))
+    written = [path for made in tables for path in made.files if path.suffix == ".md"]
+    write_atomically(summary, summary_page(reproduction, written))
+    return Report(out, tables, figures, (index, summary, *report.other))
 
 
 def _tables(reproduction: Reproduction, folder: Path) -> Iterator[Made]:

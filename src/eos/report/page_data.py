@@ -32,6 +32,7 @@ from eos.report.page_text import (
 from eos.report.plans import PlanView, StepView
 from eos.report.profile import best_curves
 from eos.report.reproduction import Reproduction, by_setting, setting
+from eos.report.verdicts import verdicts
 from eos.searching.curves import Profile
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ def _source(reproduction: Reproduction) -> dict[str, Any]:
         "examples": _examples(_first(reproduction.all(Examples))),
         "verify": _verification(_first(reproduction.all(Verification))),
         "profile": _profile(_first(reproduction.all(Profile))),
-        "verdicts": [x for own in programmes for x in own.model_dump().get("verdicts", ())],
+        "verdicts": [own.model_dump() for own in verdicts(reproduction)],
         "commands": list(dict.fromkeys(command for own in files for command in own.commands)),
         "facts": facts([own.environment for own in files], settings),
         "pieces": [x.model_dump(mode="json") for own in programmes for x in own.pieces],

@@ -1,0 +1,265 @@
+"""Verdicts: whether each claim of the paper holds in a reproduction, with the numbers.
+
+A claim holds where paired 95% intervals say so, does not where they say the opposite, and is
+undecided between. Claims whose study is missing have no verdict.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from eos.config import Frozen
+from eos.evaluation.estimates import Difference, signed
+from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
+from eos.evaluation.verification import Verification
+from eos.report.comparison import budget_of, budgets_of
+from eos.report.page_text import ROUNDING, SEARCHED
+from eos.report.plans import GREEK, PlanView
+from eos.report.reproduction import Reproduction
+
+SLIGHT = 1.0  # points that count as equal in practice
+NEAR = 1  # layers from the found one that count as its neighbourhood
+WORDS = {True: "holds", False: "does not hold", None: "undecided"}
+
+
+class Verdict(Frozen):
+    """A claim of the paper, whether it holds (None: undecided), and the numbers."""
+
+    claim: str
+    holds: bool | None
+    text: str
+
+
+def verdicts(reproduction: Reproduction) -> list[Verdict]:
+    """Judge every claim that the files of a reproduction allow."""
+    found = (judge(reproduction) for judge in JUDGES)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def as_markdown(found: Sequence[Verdict]) -> str:
+    """Write verdicts as a table."""
+    lines = ["| claim | verdict | numbers |", "|---|---|---|"]
+    lines += [f"| {own.claim} | **{WORDS[own.holds]}** | {own.text} |" for own in found]
+    return "\n".join(lines) + "\n"
+
+
+def corners(reproduction: Reproduction) -> Verdict | None:
+    """Prior methods are points of the operator's space."""
+    checks = reproduction.one(Verification)
+    if checks is None:
+        return None
+    every = [*checks.listing, *checks.limits]
+    failed = [check.corner for check in every if not check.passed]
+    exact = [check.discrepancy for check in every if check.dtype == "float64"]
+    text = f"{len(every)} checks of the corners"
+    text += f", largest discrepancy in float64 {max(exact):.0e}" if exact else ""
+    text += f"; above the tolerance: {', '.join(failed)}" if failed else ""
+    study = reproduction.study("reproduce")
+    for budget, own, unified in _pairs(study, "sparsevlm-v2-original", "sparsevlm-v2"):
+        text += f"; SparseVLM v2 as a point of the space less its own code at {budget}: "
+        text += _points(compare(unified, own))
+    return Verdict(claim="The corners are recovered", holds=not failed, text=text)
+
+
+def hybrids(reproduction: Reproduction) -> Verdict | None:
+    """The searched operators are interior points."""
+    study = reproduction.study("main")
+    if study is None or not _searched(study):
+        return None
+    rows = [row for own in _searched(study).values() for row in own]
+    steps = [step for row in rows for step in PlanView.model_validate(row.plan).steps]
+    inside = sum(step.hybrid for step in steps)
+    moving = sum(step.mass > 0 for step in steps)
+    names = sorted({str(step.kind) for step in steps if not step.hybrid})
+    text = (
+        f"{inside} of {len(steps)} steps in {len(rows)} found plans are interior points of the "
+        f"paper's space, the others {' or '.join(names) or 'none'}; {moving} pass attention weight "
+        "on, which the paper's space has not"
+    )
+    return Verdict(claim="Hybrid operators are found", holds=inside > len(steps) / 2, text=text)
+
+
+def ahead(reproduction: Reproduction) -> Verdict | None:
+    """Found plans beat every prior method of equal or lower FLOPs, whatever it keeps."""
+    study = reproduction.study("main")
+    margins = _margins(study) if study else {}
+    if not margins:
+        return None
+    text = "; ".join(f"at {b} {_points(own)} over {name}" for b, (name, own) in margins.items())
+    holds = all(own.low > 0 for _, own in margins.values())
+    claim = "Found plans are ahead of every prior method of equal or lower FLOPs at every budget"
+    return Verdict(claim=claim, holds=holds, text=text)
+
+
+def margin_grows(reproduction: Reproduction) -> Verdict | None:
+    """The margin grows as the budget shrinks."""
+    study = reproduction.study("main")
+    margins = _margins(study) if study else {}
+    if len(margins) < 2:
+        return None
+    first, *_, last = [own for _, own in margins.values()]
+    apart = last.low > first.high or last.high < first.low
+    text = ", ".join(f"{signed(own.points)} at {b}" for b, (_, own) in margins.items())
+    return Verdict(
+        claim="The margin grows as the budget shrinks",
+        holds=last.points > first.points if apart else None,
+        text=f"{text} points over the best prior method of equal or lower FLOPs",
+    )
+
+
+def parameters(reproduction: Reproduction) -> Verdict | None:
+    """τ and γ of the central reducer matter most."""
+    study = reproduction.study("operator")
+    if study is None:
+        return None
+    ranges: dict[str, dict[int, Difference]] = {}
+    for budget in budgets_of(study.rows):
+        for name in GREEK:
+            own = [row for row in _at(study, budget) if row.factors.get("parameter") == name]
+            if len(own) > 1:
+                ordered = sorted(own, key=lambda row: row.average.accuracy)
+                ranges.setdefault(name, {})[budget] = compare(ordered[-1], ordered[0])
+    if len(ranges) < 3:
+        return None
+    means = {name: fmean(x.points for x in own.values()) for name, own in ranges.items()}
+    order = sorted(means, key=lambda name: -means[name])
+    clear = any(x.low > SLIGHT for own in ranges.values() for x in own.values())
+    text = "best less worst value, mean of the budgets: " + ", ".join(
+        f"{GREEK[name]} {means[name]:.1f}" for name in order
+    )
+    return Verdict(
+        claim="τ and γ matter most",
+        holds=set(order[:2]) == {"tau", "gamma"} if clear else None,
+        text=text if clear else f"{text} points: no value changes the answers by much",
+    )
+
+
+def alignment(reproduction: Reproduction) -> Verdict | None:
+    """The alignment term is needed."""
+    study = reproduction.study("alignment")
+    if study is None:
+        return None
+    found, texts = [], []
+    for budget in budgets_of(study.rows):
+        rows = {(row.factors["lambda_a"], row.factors["ce"]): row for row in _at(study, budget)}
+        without = rows.pop((0.0, 1.0), None)
+        task = [row for (_, ce), row in rows.items() if ce]
+        if without is None or not task:
+            continue
+        best = max(task, key=lambda row: row.average.accuracy)
+        found.append(compare(best, without))
+        text = f"at {budget} the best weight, {best.factors['lambda_a']:g}, {_points(found[-1])}"
+        texts.append(text)
+    if not found:
+        return None
+    needed = any(own.low > 0 for own in found)
+    text = f"less none: {'; '.join(texts)}"
+    return Verdict(claim="Alignment is needed", holds=needed or None, text=text)
+
+
+def plateau(reproduction: Reproduction) -> Verdict | None:
+    """Accuracy hardly changes near the found layers, and falls far from them."""
+    study = reproduction.study("layers")
+    if study is None:
+        return None
+    near: list[float] = []
+    far: list[float] = []
+    for budget in budgets_of(study.rows):
+        base = study.row(f"{SEARCHED}@{budget}")
+        layers = [step.layer for step in PlanView.model_validate(base.plan).steps]
+        for row in _at(study, budget):
+            if "parameter" not in row.factors:
+                continue
+            home = layers[int(str(row.factors["parameter"])[1:]) - 1]
+            distance = abs(int(row.factors["value"]) - home)
+            if distance:
+                (near if distance <= NEAR else far).append(compare(row, base).points)
+    if not near or not far:
+        return None
+    text = (
+        f"a reducer moved by one layer changes the accuracy by {signed(fmean(near))} points on "
+        f"average (worst {signed(min(near))}), by more {signed(fmean(far))} (worst "
+        f"{signed(min(far))})"
+    )
+    return Verdict(
+        claim="Placement has a plateau",
+        holds=fmean(near) > -SLIGHT and fmean(far) < fmean(near),
+        text=text,
+    )
+
+
+def one_plan(reproduction: Reproduction) -> Verdict | None:
+    """One searched configuration serves all budgets."""
+    study = reproduction.study("budgets")
+    if study is None:
+        return None
+    losses = {b: compare(one, own) for b, own, one in _pairs(study, SEARCHED, "eos-one")}
+    if not losses:
+        return None
+    text = "rescaled less searched for the budget: " + ", ".join(
+        f"{_points(own)} at {budget}" for budget, own in losses.items()
+    )
+    holds = all(own.low > -SLIGHT for own in losses.values())
+    worse = any(own.high < -SLIGHT for own in losses.values())
+    return Verdict(
+        claim="One configuration serves all budgets",
+        holds=False if worse else holds or None,
+        text=text,
+    )
+
+
+Judge = Callable[[Reproduction], Verdict | None]
+JUDGES: tuple[Judge, ...] = (
+    corners,
+    hybrids,
+    ahead,
+    margin_grows,
+    parameters,
+    alignment,
+    plateau,
+    one_plan,
+)
+
+
+def _at(study: Study, budget: int) -> list[StudyRow]:
+    return [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
+
+
+def _searched(study: Study) -> dict[int, list[StudyRow]]:
+    """List the default search's plans of every seed by budget, largest first."""
+    found: dict[int, list[StudyRow]] = {}
+    for budget in budgets_of(study.rows):
+        own = [row for row in _at(study, budget) if row.method == SEARCHED]
+        if own:
+            found[budget] = own
+    return found
+
+
+def _margins(study: Study) -> dict[int, tuple[str, Difference]]:
+    """Compare found plans, seeds averaged, with the best prior method that costs no more."""
+    found = {}
+    for budget, own in _searched(study).items():
+        limit = max(row.cost.flops_ratio for row in own) * ROUNDING
+        rivals = [
+            row
+            for row in study.rows
+            if row.method not in (FULL_ROW, SEARCHED) and row.cost.flops_ratio <= limit
+        ]
+        if rivals:
+            best = max(rivals, key=lambda row: row.average.accuracy)
+            found[budget] = best.name, compare(own, best)
+    return found
+
+
+def _pairs(
+    study: Study | None, first: str, second: str
+) -> Iterator[tuple[int, StudyRow, StudyRow]]:
+    """Give the rows of two methods at each budget that has both."""
+    for budget in budgets_of(study.rows) if study else []:
+        assert study is not None
+        rows = {row.method: row for row in _at(study, budget)}
+        if {first, second} <= set(rows):
+            yield budget, rows[first], rows[second]
+
+
+def _points(own: Difference) -> str:
+    return f"{signed(own.points)} ({signed(own.low)} to {signed(own.high)})"
