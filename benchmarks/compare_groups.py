@@ -13,9 +13,11 @@ from pathlib import Path
 from compare_rows import over_families, points, read
 
 
-def compared(folder: Path, ours: list[str], groups: dict[str, list[str]]) -> dict[str, object]:
+def compared(
+    folders: list[Path], ours: list[str], groups: dict[str, list[str]]
+) -> dict[str, object]:
     """Give accuracies, and how far ahead ours are with a 95% interval, in points."""
-    table, _ = read([folder])
+    table, _ = read(folders)
     own = points(table, ours)
     found: dict[str, object] = {}
     for name, runs in groups.items():
@@ -30,15 +32,15 @@ def compared(folder: Path, ours: list[str], groups: dict[str, list[str]]) -> dic
 
 
 def main() -> None:
-    """Print the comparison of one evaluation."""
+    """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="an evaluation")
+    parser.add_argument("folders", type=Path, nargs="+", help="evaluations of the same questions")
     parser.add_argument("--ours", required=True, help="runs whose mean is compared")
     parser.add_argument("--group", action="append", default=[], help="NAME=RUN,RUN; repeatable")
     given = parser.parse_args()
     groups = dict(group.split("=", 1) for group in given.group)
     runs = {name: names.split(",") for name, names in groups.items()}
-    print(json.dumps(compared(given.folder, given.ours.split(","), runs), indent=2))
+    print(json.dumps(compared(given.folders, given.ours.split(","), runs), indent=2))
 
 
 if __name__ == "__main__":

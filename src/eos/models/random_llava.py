@@ -1,7 +1,7 @@
 """Random LLaVA: the real model in real sizes with random weights, for measuring time and memory.
 
 Its outputs are noise; time and memory do not depend on them. The vision tower is a stub without
-``tower=True``, since `eos bench` does not measure it: prompts have visual features instead of pixels.
+``tower=True``, since `eos bench` does not measure it: prompts have visual features, not pixels.
 """
 
 from collections.abc import Sequence

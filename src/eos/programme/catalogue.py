@@ -40,6 +40,9 @@ from eos.programme.sweeps import (
 )
 from eos.programme.variations import PARAMETERS
 
+SWEEP = 0.4  # share of a sweep
+LEAST = 2  # questions of a family, for a standard error
+
 
 @dataclass(frozen=True)
 class StudySpec:
@@ -68,10 +71,10 @@ class StudySpec:
         """Reduce the questions of a whole programme to those of this study."""
         if whole.quick:
             return whole
-        return whole.model_copy(update={"limit": math.ceil(whole.limit * self.share)})
+        least = min(whole.limit, LEAST)
+        return whole.model_copy(update={"limit": max(least, math.ceil(whole.limit * self.share))})
 
 
-SWEEP = 0.4
 # answered before the searches are done, for the main study
 PRESETS_FIRST = "presets"
 STUDIES: dict[str, StudySpec] = {
