@@ -34,10 +34,11 @@ screenshots: setup  ## draw the page of the committed results in a browser (need
 assets:  ## bundle the page's charting library again (needs npm)
 	sh src/eos/report/assets/refresh.sh
 
-figures: setup  ## draw the README's figure from committed results
+figures: setup  ## draw the README's figure and write docs/results.md from committed results
 	$(BIN)/eos report results/miniature --out runs/figures
 	mkdir -p docs/figures
 	cp runs/figures/figures/eos_overview.svg runs/figures/figures/eos_overview.csv docs/figures/
+	cp runs/figures/results.md docs/results.md
 
 paper: setup  ## search, then the paper's tables, on a GPU: DATA, MIX, IMAGES, GPUS, BACKBONE, LIMIT (hours; resumes)
 	$(LAUNCHER) paper $(TABLES) $(SEARCH) --data $(DATA) --mix $(MIX) --images $(IMAGES) --out $(OUT) \

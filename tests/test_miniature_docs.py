@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 from eos import Plan
-from eos.evaluation.results import Results
+from eos.evaluation.study import FULL_ROW, Study, compare
 from eos.methods.registry import PRESETS
 from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.gallery import gallery
 from eos.miniature.world import EVALUATED, examples
-from eos.report.programme import glance
+from eos.report.programme import as_results, glance
 
 PAGE = Path(__file__).parent.parent / "docs" / "miniature.md"
 RESULTS = PAGE.parent.parent / "src" / "eos" / "results" / "miniature"
 BUDGETS = (64, 32, 16)
-SEEDS = ("eos-miniature", "eos-seed-2", "eos-seed-3")
+SEEDS = ("eos", "eos-2", "eos-3")
+MAIN = Study.load(RESULTS / "studies" / "main.json")
 
 
 def test_the_table_of_families_is_that_of_the_registry():
@@ -35,46 +36,46 @@ def test_the_table_of_families_is_that_of_the_registry():
         assert abs(float(chance.rstrip("%")) - 100 * np.mean(asked)) < 3.5
 
 
+def compared_rows():
+    """The rows of the README's budgets, the full model's first."""
+    rows = [row for row in MAIN.rows if row.factors.get("budget") in BUDGETS]
+    return [MAIN.row(FULL_ROW), *rows]
+
+
 def test_3_the_table_in_the_readme_has_every_row_of_the_results():
     root = PAGE.parent.parent
-    results = Results.load(root / "results" / "miniature" / "results.json")
     section = (root / "README.md").read_text(encoding="utf-8").split("## Does the search win?")[1]
     table = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
-    assert table == glance(results, BUDGETS).splitlines()  # no row is left out
-    named = {row.name.partition("@")[0] for row in results.rows} - {"full", *SEEDS}
-    assert named <= set(PRESETS)
-    assert len(named) >= 20
-    assert {score.n for row in results.rows for score in row.families.values()} == {200}
+    rows = compared_rows()
+    assert table == glance(as_results(MAIN, rows), BUDGETS).splitlines()  # no row is left out
+    assert {row.method for row in rows} == {FULL_ROW, "eos", *PRESETS}
+    assert {score.n for row in rows for score in row.families.values()} == {200}
     for budget in BUDGETS:
         plan = Plan.load(root / "results" / "miniature" / f"plan-{budget}.json")
-        cost = results.row(f"{SEEDS[0]}@{budget}").cost
+        cost = MAIN.row(f"{SEEDS[0]}@{budget}").cost
         assert (cost.flops_ratio, cost.mean_tokens) == pytest.approx(
             (plan.expected.flops_ratio, plan.expected.mean_tokens)
         )
 
 
 def test_every_seed_is_ahead_of_every_preset_at_equal_or_lower_cost():
-    root = PAGE.parent.parent
-    results = Results.load(root / "results" / "miniature" / "results.json")
-    words = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    words = " ".join((PAGE.parent.parent / "README.md").read_text(encoding="utf-8").split())
     for budget in BUDGETS:
-        limit = results.row(f"sparsevlm-v2@{budget}").cost.flops_ratio
-        found = [results.row(f"{seed}@{budget}") for seed in SEEDS]
+        limit = MAIN.row(f"sparsevlm-v2@{budget}").cost.flops_ratio
+        found = [MAIN.row(f"{seed}@{budget}") for seed in SEEDS]
         assert all(row.cost.flops_ratio <= limit for row in found)
-        rivals = [
-            row
-            for row in results.rows
-            if row.cost.flops_ratio <= limit and row.name.partition("@")[0] not in SEEDS
-        ]
+        rivals = [row for row in MAIN.rows if row.cost.flops_ratio <= limit and row.method != "eos"]
         assert len(rivals) > 30
         best = max(row.average.accuracy for row in rivals)
         assert min(row.average.accuracy for row in found) > best
+        assert all(compare(found, row).low > 0 for row in rivals)
         # the margins that the README states are differences of these rows
-        mean = sum(row.average.accuracy for row in found) / len(found)
-        published = max(row.average.accuracy for row in rivals if not row.name.startswith("even"))
-        assert f"{results.row('full').average.accuracy - mean:.1f}" in words
-        assert f"{mean - published:.1f} " in words
-        assert f"{mean - results.row(f'even@{budget}').average.accuracy:.1f}" in words
+        published = [row for row in rivals if row.method != "even"]
+        nearest = max(published, key=lambda row: row.average.accuracy)
+        below = compare(MAIN.row(FULL_ROW), found)
+        assert f"{below.points:.1f} at {budget}".replace("-", "−") in words
+        assert f"{compare(found, nearest).points:.1f} at {budget}" in words
+        assert f"{compare(found, MAIN.row(f'even@{budget}')).points:.1f} at {budget}" in words
 
 
 def test_the_demos_search_is_ahead_of_every_preset():

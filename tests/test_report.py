@@ -19,6 +19,7 @@ from eos.report.drawing import STYLE, PlotData, to_csv
 from eos.report.figures import ablations, budgets, course, overview
 from eos.report.figures.naming import columns
 from eos.report.reproduction import Reproduction, load
+from eos.report.summary import summary_page
 from tests import reports
 
 ROOT = Path(__file__).parent.parent
@@ -225,6 +226,17 @@ def test_names_that_would_overlap_share_a_column():
     assert heights == (-3.5, 4.5)
     apart = columns([(0.0, 0.0), (0.0, 30.0)], [40.0] * 2, height=8)  # the control
     assert sorted(group for group, _ in apart) == [[0], [1]]
+
+
+def test_the_page_of_results_is_made_from_committed_results(tmp_path):
+    found = load([ROOT / "results" / "miniature"])
+    made = [path for each in building._tables(found, tmp_path) for path in each.files]
+    tables = [path for path in made if path.suffix == ".md"]
+    page = summary_page(found, tables)
+    stored = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert stored == page, "run `make figures`"
+    rest = {path: file for path, file in found.files.items() if path.stem != "main"}
+    assert summary_page(Reproduction(rest), tables) != page  # the control
 
 
 def test_without_matplotlib_tables_are_made_and_figures_named(filled, tmp_path, monkeypatch):

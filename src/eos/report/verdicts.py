@@ -6,6 +6,7 @@ undecided between. Claims whose study is missing have no verdict.
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
+from typing import NamedTuple, TypeAlias
 
 from eos.config import Frozen
 from eos.evaluation.estimates import Difference, signed
@@ -21,8 +22,15 @@ NEAR = 1  # layers from the found one that count as its neighbourhood
 WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 
 
+class Finding(NamedTuple):
+    """Whether a claim holds (None: undecided), and the numbers."""
+
+    holds: bool | None
+    text: str
+
+
 class Verdict(Frozen):
-    """A claim of the paper, whether it holds (None: undecided), and the numbers."""
+    """A claim of the paper and what was found."""
 
     claim: str
     holds: bool | None
@@ -31,18 +39,25 @@ class Verdict(Frozen):
 
 def verdicts(reproduction: Reproduction) -> list[Verdict]:
     """Judge every claim that the files of a reproduction allow."""
-    found = (judge(reproduction) for judge in JUDGES)
-    return [verdict for verdict in found if verdict is not None]
+    found = {claim: judge(reproduction) for claim, judge in CLAIMS.items()}
+    return [
+        Verdict(claim=claim, holds=own.holds, text=own.text)
+        for claim, own in found.items()
+        if own is not None
+    ]
 
 
 def as_markdown(found: Sequence[Verdict]) -> str:
-    """Write verdicts as a table."""
+    """Write verdicts as a table, and name the claims that have none."""
     lines = ["| claim | verdict | numbers |", "|---|---|---|"]
     lines += [f"| {own.claim} | **{WORDS[own.holds]}** | {own.text} |" for own in found]
+    missing = [claim for claim in CLAIMS if claim not in {own.claim for own in found}]
+    if missing:
+        lines += ["", f"Not judged, since their studies are missing: {'; '.join(missing)}."]
     return "\n".join(lines) + "\n"
 
 
-def corners(reproduction: Reproduction) -> Verdict | None:
+def corners(reproduction: Reproduction) -> Finding | None:
     """Prior methods are points of the operator's space."""
     checks = reproduction.one(Verification)
     if checks is None:
@@ -57,10 +72,10 @@ def corners(reproduction: Reproduction) -> Verdict | None:
     for budget, own, unified in _pairs(study, "sparsevlm-v2-original", "sparsevlm-v2"):
         text += f"; SparseVLM v2 as a point of the space less its own code at {budget}: "
         text += _points(compare(unified, own))
-    return Verdict(claim="The corners are recovered", holds=not failed, text=text)
+    return Finding(not failed, text)
 
 
-def hybrids(reproduction: Reproduction) -> Verdict | None:
+def hybrids(reproduction: Reproduction) -> Finding | None:
     """The searched operators are interior points."""
     study = reproduction.study("main")
     if study is None or not _searched(study):
@@ -75,10 +90,10 @@ def hybrids(reproduction: Reproduction) -> Verdict | None:
         f"paper's space, the others {' or '.join(names) or 'none'}; {moving} pass attention weight "
         "on, which the paper's space has not"
     )
-    return Verdict(claim="Hybrid operators are found", holds=inside > len(steps) / 2, text=text)
+    return Finding(inside > len(steps) / 2, text)
 
 
-def ahead(reproduction: Reproduction) -> Verdict | None:
+def ahead(reproduction: Reproduction) -> Finding | None:
     """Found plans beat every prior method of equal or lower FLOPs, whatever it keeps."""
     study = reproduction.study("main")
     margins = _margins(study) if study else {}
@@ -86,11 +101,10 @@ def ahead(reproduction: Reproduction) -> Verdict | None:
         return None
     text = "; ".join(f"at {b} {_points(own)} over {name}" for b, (name, own) in margins.items())
     holds = all(own.low > 0 for _, own in margins.values())
-    claim = "Found plans are ahead of every prior method of equal or lower FLOPs at every budget"
-    return Verdict(claim=claim, holds=holds, text=text)
+    return Finding(holds, text)
 
 
-def margin_grows(reproduction: Reproduction) -> Verdict | None:
+def margin_grows(reproduction: Reproduction) -> Finding | None:
     """The margin grows as the budget shrinks."""
     study = reproduction.study("main")
     margins = _margins(study) if study else {}
@@ -99,14 +113,11 @@ def margin_grows(reproduction: Reproduction) -> Verdict | None:
     first, *_, last = [own for _, own in margins.values()]
     apart = last.low > first.high or last.high < first.low
     text = ", ".join(f"{signed(own.points)} at {b}" for b, (_, own) in margins.items())
-    return Verdict(
-        claim="The margin grows as the budget shrinks",
-        holds=last.points > first.points if apart else None,
-        text=f"{text} points over the best prior method of equal or lower FLOPs",
-    )
+    text += " points over the best prior method of equal or lower FLOPs"
+    return Finding(last.points > first.points if apart else None, text)
 
 
-def parameters(reproduction: Reproduction) -> Verdict | None:
+def parameters(reproduction: Reproduction) -> Finding | None:
     """τ and γ of the central reducer matter most."""
     study = reproduction.study("operator")
     if study is None:
@@ -126,14 +137,12 @@ def parameters(reproduction: Reproduction) -> Verdict | None:
     text = "best less worst value, mean of the budgets: " + ", ".join(
         f"{GREEK[name]} {means[name]:.1f}" for name in order
     )
-    return Verdict(
-        claim="τ and γ matter most",
-        holds=set(order[:2]) == {"tau", "gamma"} if clear else None,
-        text=text if clear else f"{text} points: no value changes the answers by much",
-    )
+    if not clear:
+        return Finding(None, f"{text} points: no value changes the answers by much")
+    return Finding(set(order[:2]) == {"tau", "gamma"}, text)
 
 
-def alignment(reproduction: Reproduction) -> Verdict | None:
+def alignment(reproduction: Reproduction) -> Finding | None:
     """The alignment term is needed."""
     study = reproduction.study("alignment")
     if study is None:
@@ -152,11 +161,10 @@ def alignment(reproduction: Reproduction) -> Verdict | None:
     if not found:
         return None
     needed = any(own.low > 0 for own in found)
-    text = f"less none: {'; '.join(texts)}"
-    return Verdict(claim="Alignment is needed", holds=needed or None, text=text)
+    return Finding(needed or None, f"less none: {'; '.join(texts)}")
 
 
-def plateau(reproduction: Reproduction) -> Verdict | None:
+def plateau(reproduction: Reproduction) -> Finding | None:
     """Accuracy hardly changes near the found layers, and falls far from them."""
     study = reproduction.study("layers")
     if study is None:
@@ -180,14 +188,10 @@ def plateau(reproduction: Reproduction) -> Verdict | None:
         f"average (worst {signed(min(near))}), by more {signed(fmean(far))} (worst "
         f"{signed(min(far))})"
     )
-    return Verdict(
-        claim="Placement has a plateau",
-        holds=fmean(near) > -SLIGHT and fmean(far) < fmean(near),
-        text=text,
-    )
+    return Finding(fmean(near) > -SLIGHT and fmean(far) < fmean(near), text)
 
 
-def one_plan(reproduction: Reproduction) -> Verdict | None:
+def one_plan(reproduction: Reproduction) -> Finding | None:
     """One searched configuration serves all budgets."""
     study = reproduction.study("budgets")
     if study is None:
@@ -200,24 +204,20 @@ def one_plan(reproduction: Reproduction) -> Verdict | None:
     )
     holds = all(own.low > -SLIGHT for own in losses.values())
     worse = any(own.high < -SLIGHT for own in losses.values())
-    return Verdict(
-        claim="One configuration serves all budgets",
-        holds=False if worse else holds or None,
-        text=text,
-    )
+    return Finding(False if worse else holds or None, text)
 
 
-Judge = Callable[[Reproduction], Verdict | None]
-JUDGES: tuple[Judge, ...] = (
-    corners,
-    hybrids,
-    ahead,
-    margin_grows,
-    parameters,
-    alignment,
-    plateau,
-    one_plan,
-)
+Judge: TypeAlias = Callable[[Reproduction], Finding | None]
+CLAIMS: dict[str, Judge] = {
+    "The corners are recovered": corners,
+    "Hybrid operators are found": hybrids,
+    "Found plans are ahead of every prior method of equal or lower FLOPs": ahead,
+    "The margin grows as the budget shrinks": margin_grows,
+    "τ and γ matter most": parameters,
+    "Alignment is needed": alignment,
+    "Placement has a plateau": plateau,
+    "One configuration serves all budgets": one_plan,
+}
 
 
 def _at(study: Study, budget: int) -> list[StudyRow]:
