@@ -56,8 +56,8 @@ class Space:
         least = self.flops(self.sites[:1], [self.budget])
         return (
             f"expected a FLOPs limit that {self.budget} tokens can meet; found "
-            f"{self.max_flops:.3f}, where dropping to {self.budget} after the first site costs "
-            f"{least:.3f}. Raise objective.max_flops, or allow input_site"
+            f"{self.max_flops:.4f}, where dropping to {self.budget} after the first site costs "
+            f"{least:.4f}. Raise objective.max_flops, or allow input_site"
         )
 
     def flops(self, layers: Sequence[int], counts: Sequence[int]) -> float:
