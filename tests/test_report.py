@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,13 @@ import pytest
 
 from eos.cli import main
 from eos.errors import ConfigError
+from eos.evaluation.study import Study
 from eos.report import build as building
 from eos.report.catalogue import FIGURES, TABLES, labels
 from eos.report.drawing import STYLE, PlotData, to_csv
 from eos.report.figures import ablations, budgets, course, overview
 from eos.report.figures.naming import columns
+from eos.report.programme import as_results
 from eos.report.reproduction import Reproduction, load
 from eos.report.summary import summary_page
 from tests import reports
@@ -193,8 +194,8 @@ def test_a_figure_of_two_settings_is_refused(filled):
 
 
 def test_results_of_an_evaluation_make_a_plain_table_and_the_curves(tmp_path, capsys):
-    packaged = ROOT / "src" / "eos" / "results" / "miniature"
-    shutil.copy(packaged / "results.json", tmp_path / "results.json")
+    study = Study.load(ROOT / "src" / "eos" / "results" / "miniature" / "studies" / "main.json")
+    as_results(study, study.rows).save(tmp_path / "results.json")
     assert main(["report", str(tmp_path / "results.json"), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
     assert "index.md" in said.out

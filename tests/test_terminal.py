@@ -26,6 +26,7 @@ from eos.report.fidelity import markdown, show_fidelity
 from eos.report.latency import show_latency
 from eos.report.layout import Grid, show_grid
 from eos.report.profile import best_curves, show_profile
+from eos.report.programme import as_results
 from eos.report.search import show_search
 from eos.searching.curves import Profile
 from eos.searching.explore import StageRecord
@@ -39,7 +40,8 @@ LONG = "a-plan-that-somebody-gave-a-name-of-forty@64"
 
 @pytest.fixture(scope="module")
 def results():
-    return eos.Results.load(PACKAGED / "results.json")
+    study = Study.load(PACKAGED / "studies" / "main.json")
+    return as_results(study, study.rows)
 
 
 @pytest.fixture(scope="module")
