@@ -74,6 +74,7 @@ def test_every_seed_is_ahead_of_every_preset_at_equal_or_lower_cost():
         nearest = max(published, key=lambda row: row.average.accuracy)
         below = compare(MAIN.row(FULL_ROW), found)
         assert f"{below.points:.1f} at {budget}".replace("-", "−") in words
+        assert f"{below.low:.1f} to {below.high:.1f})".replace("-", "−") in words
         assert f"{compare(found, nearest).points:.1f} at {budget}" in words
         assert f"{compare(found, MAIN.row(f'even@{budget}')).points:.1f} at {budget}" in words
 
@@ -176,6 +177,43 @@ def test_what_is_said_of_other_searchers_is_what_was_compared():
         assert all(own["low"] > 0 for own in found)
         least, most = sorted(own["ahead"] for own in found)
         assert f"{least:.1f} to {most:.1f} points behind at {budget} tokens" in readme
+
+
+def test_what_is_said_of_one_step_methods_is_what_was_compared():
+    section = (PAGE.parent / "search.md").read_text(encoding="utf-8").split("## What it wins")[1]
+    table = {cells[0].strip("`"): cells for cells in cells_of(section.split("\n### ")[0])}
+    nearest = []
+    for column, budget in enumerate(BUDGETS, start=3):
+        rivals = COMPARED[f"one-step@{budget}"]
+        for name, found in rivals.items():
+            shown = table.get(name)
+            assert shown is None or shown[column] == written(found)
+        best = max(rivals, key=lambda name: rivals[name]["accuracy"])
+        assert best in table  # the nearest is not left out
+        nearest.append(f"{rivals[best]['ahead']:.1f}")
+    readme = " ".join((PAGE.parent.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"come nearest, {nearest[0]}, {nearest[1]} and {nearest[2]} points behind" in readme
+
+
+def test_what_is_said_of_other_budgets_and_another_model_is_what_was_compared():
+    page = (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    section = page.split("### At other budgets, at lower cost")[1].split("\n## ")[0]
+    rows = [
+        line for line in section.splitlines() if line.startswith(("| 192", "| 128", "| 96", "| 16"))
+    ]
+    for row, found in zip(rows, COMPARED["other-budgets"].values(), strict=True):
+        low, high = (f"{found[key]:.1f}".replace("-", "−") for key in ("low", "high"))
+        accuracy = f"{found['accuracy']:.1f} ± {found['stderr']:.1f}"
+        assert f"| {accuracy} | {found['ahead']:.1f} ({low} to {high}) |" in row
+    words = " ".join(section.split())
+    second = [COMPARED[f"second-model@{budget}"] for budget in BUDGETS]
+    a, b, c = (f"{own['eos']['accuracy']:.1f}" for own in second)
+    assert f"{a}, {b} and {c} at 64, 32 and 16 tokens" in words
+    for own in second:
+        full, low, high = (-own["full"][key] for key in ("ahead", "high", "low"))
+        assert f"{full:.1f} ({abs(low):.1f} to {high:.1f})" in words
+        presets = [x["accuracy"] for name, x in own.items() if name not in ("full", "eos")]
+        assert f"{max(presets):.1f} (" in words
 
 
 @pytest.mark.parametrize("budget", [64, 16])
