@@ -138,3 +138,11 @@ def test_the_summary_has_verdicts_and_tables(tmp_path):
     assert "\n## Main results\n" in page
     assert "Not judged, since their studies are missing: The corners are recovered;" in page
     assert "eos ablate main" in page
+
+
+def test_a_lead_within_its_error_is_undecided():
+    own = reports.found_row(4, N)
+    rival = own.model_copy(update={"name": "fastv@4", "method": "fastv", "searched": False})
+    found = judged(reports.study("main", [reports.full_row(N), own, rival]))
+    (ahead,) = [x for claim, x in found.items() if claim.startswith("Found plans")]
+    assert ahead.holds is None

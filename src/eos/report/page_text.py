@@ -32,16 +32,21 @@ def first_searched(study: Study) -> dict[float | str, StudyRow]:
 
 def best_prior(study: Study, own: StudyRow) -> StudyRow | None:
     """Find the best prior method at a plan's budget that costs no more FLOPs."""
-    limit = own.cost.flops_ratio * ROUNDING
     rivals = [
         row
-        for row in study.rows
-        if not row.searched
-        and row.method != FULL_ROW
-        and row.factors.get("budget") == own.factors["budget"]
-        and row.cost.flops_ratio <= limit
+        for row in prior_within(study, own.cost.flops_ratio)
+        if row.factors.get("budget") == own.factors["budget"]
     ]
     return max(rivals, key=lambda row: row.average.accuracy, default=None)
+
+
+def prior_within(study: Study, flops: float) -> list[StudyRow]:
+    """List the rows of prior methods that cost no more FLOPs, whatever they keep."""
+    return [
+        row
+        for row in study.rows
+        if not row.searched and row.method != FULL_ROW and row.cost.flops_ratio <= flops * ROUNDING
+    ]
 
 
 def _shown(study: Study) -> StudyRow | None:

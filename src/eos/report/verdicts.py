@@ -1,7 +1,8 @@
 """Verdicts: whether each claim of the paper holds in a reproduction, with the numbers.
 
-A claim holds where paired 95% intervals say so, does not where they say the opposite, and is
-undecided between. Claims whose study is missing have no verdict.
+Comparisons of methods hold where paired 95% intervals say so, do not where they say the opposite,
+and are undecided between. Hybrids are counted; sweeps are judged by differences of means, the best
+of several values, which flatters small ones. Claims whose study is missing have no verdict.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from eos.evaluation.estimates import Difference, signed
 from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.evaluation.verification import Verification
 from eos.report.comparison import budget_of, budgets_of
-from eos.report.page_text import ROUNDING, SEARCHED
+from eos.report.page_text import SEARCHED, prior_within
 from eos.report.plans import GREEK, PlanView
 from eos.report.reproduction import Reproduction
 
@@ -100,8 +101,9 @@ def ahead(reproduction: Reproduction) -> Finding | None:
     if not margins:
         return None
     text = "; ".join(f"at {b} {_points(own)} over {name}" for b, (name, own) in margins.items())
+    behind = any(own.high < 0 for _, own in margins.values())
     holds = all(own.low > 0 for _, own in margins.values())
-    return Finding(holds, text)
+    return Finding(False if behind else holds or None, text)
 
 
 def margin_grows(reproduction: Reproduction) -> Finding | None:
@@ -238,12 +240,7 @@ def _margins(study: Study) -> dict[int, tuple[str, Difference]]:
     """Compare found plans, seeds averaged, with the best prior method that costs no more."""
     found = {}
     for budget, own in _searched(study).items():
-        limit = max(row.cost.flops_ratio for row in own) * ROUNDING
-        rivals = [
-            row
-            for row in study.rows
-            if row.method not in (FULL_ROW, SEARCHED) and row.cost.flops_ratio <= limit
-        ]
+        rivals = prior_within(study, max(row.cost.flops_ratio for row in own))
         if rivals:
             best = max(rivals, key=lambda row: row.average.accuracy)
             found[budget] = best.name, compare(own, best)
