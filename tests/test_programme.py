@@ -127,13 +127,21 @@ def test_every_study_has_rows_of_different_names_with_plans_that_fit(name):
         assert row.factors["budget"] in BUDGETS
 
 
-def test_the_main_study_has_every_method_at_every_budget():
-    rows = STUDIES["main"].rows(inputs(Scope()))
+def test_two_studies_have_every_method_at_every_budget():
+    found = inputs(Scope())
+    main, larger = (STUDIES[name].rows(found) for name in ("main", "larger"))
     for budget in BUDGETS:
-        own = [row for row in rows if row.factors["budget"] == budget]
+        own = [row for row in [*main, *larger] if row.factors["budget"] == budget]
         assert {row.method for row in own} == {"eos", *PRESETS}
-    seeds = [row.factors["seed"] for row in rows if row.searched and row.factors["budget"] == 64]
+    seeds = [row.factors["seed"] for row in main if row.searched and row.factors["budget"] == 64]
     assert seeds == [1, 2, 3]
+    assert {row.factors["budget"] for row in larger} == {192, 128, 96}
+
+
+def test_a_programme_without_larger_budgets_has_no_study_of_them():
+    few = Scope(budgets=(64, 16), sweep=(64,))
+    assert "study/larger" not in [x.name for x in assemble(few, FACTS)]
+    assert "study/larger" in [x.name for x in assemble(Scope(), FACTS)]
 
 
 def test_every_ablation_is_made_of_studies():
@@ -152,7 +160,7 @@ def test_searches_that_are_given_need_no_profile():
     assert "search/profile-1" in free
     names = [name for name in pieces if name.startswith("search/")]
     assert digests(pieces.values(), model="m") != digests(free.values(), model="m")
-    assert len(names) == 6 + 2 * 3
+    assert len(names) == 3 * 3
 
 
 def test_a_search_has_the_configuration_of_its_lever():

@@ -12,7 +12,6 @@ from pydantic import Field
 from eos.config import Artifact, ExtendedFloat, Frozen
 from eos.evaluation.study import compact_numbers
 
-LAYER_GROUPS = ("g", "c", "gamma", "tau", "theta", "rho", "nu")
 # from token, to anchor; None if nothing of the token is left
 Flow: TypeAlias = tuple[int, int | None]
 # keys of JSON are text: budgets are written as "64"

@@ -49,8 +49,8 @@ def assemble(scope: Scope, facts: Facts, *, studies: Sequence[str] | None = None
 
 def chosen_studies(scope: Scope) -> list[str]:
     """Name the studies of the whole programme."""
-    named = [name for name in STUDIES if name != PRESETS_FIRST]
-    return [name for name in named if STUDIES[name].quick or not scope.quick]
+    named = {name: spec for name, spec in STUDIES.items() if name != PRESETS_FIRST}
+    return [x for x, spec in named.items() if (spec.quick if scope.quick else spec.applies(scope))]
 
 
 def _search_pieces(scope: Scope) -> list[Piece]:

@@ -13,6 +13,8 @@ from eos.programme.comparisons import (
     budgets_rows,
     default_searches,
     fixed_searches,
+    larger_budgets,
+    larger_rows,
     low_rows,
     main_rows,
     preset_rows,
@@ -40,7 +42,7 @@ from eos.programme.sweeps import (
 )
 from eos.programme.variations import PARAMETERS
 
-SWEEP = 0.4  # share of a sweep
+SWEEP = 0.4  # share of a study with many rows
 LEAST = 2  # questions of a family, for a standard error
 
 
@@ -54,8 +56,9 @@ class StudySpec:
         searches: names of those that it needs.
         rows: makes its rows from their plans.
         quick: whether a quick programme has it, too.
-        share: of the programme's questions that its rows answer; sweeps have many rows, whose
-            differences are large.
+        applies: whether a programme that is not quick has it.
+        share: of the programme's questions that its rows answer; studies with many rows, whose
+            differences are large, answer a part.
         settings: what the rows follow from, besides the scope and the plans.
     """
 
@@ -64,6 +67,7 @@ class StudySpec:
     searches: Callable[[Scope], list[str]]
     rows: Callable[[StudyInputs], list[PlanRow]]
     quick: bool = False
+    applies: Callable[[Scope], bool] = lambda _: True
     share: float = 1.0
     settings: Any = None
 
@@ -78,13 +82,21 @@ class StudySpec:
 # answered before the searches are done, for the main study
 PRESETS_FIRST = "presets"
 STUDIES: dict[str, StudySpec] = {
-    PRESETS_FIRST: StudySpec("Every prior method at every budget", (), lambda _: [], preset_rows),
+    PRESETS_FIRST: StudySpec("Every prior method", (), lambda _: [], preset_rows),
     "main": StudySpec(
-        "Found plans and every prior method at every budget",
+        "Found plans and every prior method at the smaller budgets",
         ("tab:main_retainsweep", "tab:app_perlayer_theta"),
         all_seeds,
         main_rows,
         quick=True,
+    ),
+    "larger": StudySpec(
+        "Found plans and every prior method at the larger budgets",
+        ("tab:main_retainsweep",),
+        default_searches,
+        larger_rows,
+        applies=lambda scope: bool(larger_budgets(scope)),
+        share=SWEEP,
     ),
     "low": StudySpec(
         "Found plans beside SparseVLM v2 at the smallest budgets, family by family",
@@ -115,6 +127,7 @@ STUDIES: dict[str, StudySpec] = {
         ("fig:abl_retain", "tab:app_full_retain"),
         default_searches,
         budgets_rows,
+        share=SWEEP,
     ),
     "layers": StudySpec(
         "Each reducer of the found plans at every layer",
@@ -148,12 +161,14 @@ STUDIES: dict[str, StudySpec] = {
         (),
         ladder_searches,
         method_rows,
+        share=SWEEP,
     ),
     "selection": StudySpec(
         "The paper's search with different estimators of the gradient",
         (),
         estimators,
         selection_rows,
+        share=SWEEP,
     ),
     "alignment": StudySpec(
         "The paper's search with different weights of the alignment",

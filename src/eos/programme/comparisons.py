@@ -1,5 +1,7 @@
 """Comparisons: rows of the studies that set found plans beside prior methods."""
 
+from collections.abc import Sequence
+
 from eos.methods.registry import PRESETS
 from eos.programme.rows import EOS, SEARCHED_AT, PlanRow, StudyInputs
 from eos.programme.scope import Scope
@@ -17,10 +19,7 @@ def default_searches(scope: Scope) -> list[str]:
 
 def all_seeds(scope: Scope) -> list[str]:
     """Name the default searches of all seeds."""
-    others = [
-        f"{EOS}-{seed}@{budget}" for seed in scope.seeds[1:] for budget in at(scope, SEED_BUDGETS)
-    ]
-    return [*default_searches(scope), *others]
+    return [f"{EOS}-{seed}@{budget}" for seed in scope.seeds for budget in at(scope, SEED_BUDGETS)]
 
 
 def fixed_searches(scope: Scope) -> list[str]:
@@ -29,21 +28,25 @@ def fixed_searches(scope: Scope) -> list[str]:
     return [name for x in budgets for name in (f"fixed@{x}", first(scope, x))]
 
 
+def larger_budgets(scope: Scope) -> tuple[int, ...]:
+    """Choose the budgets that are searched with one seed only."""
+    return tuple(x for x in scope.budgets if x not in at(scope, SEED_BUDGETS))
+
+
 def preset_rows(found: StudyInputs) -> list[PlanRow]:
-    """Every prior method at every budget."""
-    names = PRESETS if found.scope.presets is None else found.scope.presets
-    return [found.preset_row(name, budget) for budget in found.scope.budgets for name in names]
+    """Every prior method at the budgets of all seeds."""
+    return _presets(found, at(found.scope, SEED_BUDGETS))
 
 
 def main_rows(found: StudyInputs) -> list[PlanRow]:
-    """Every prior method and the plans of every seed, at every budget."""
-    seeds = [
-        _seed_row(found, seed, budget)
-        for budget in found.scope.budgets
-        for seed in found.scope.seeds
-        if f"{EOS}-{seed}@{budget}" in found.plans
-    ]
-    return [*seeds, *preset_rows(found)]
+    """Every prior method and the plans of every seed, at the budgets of all seeds."""
+    return [*seeds_rows(found), *preset_rows(found)]
+
+
+def larger_rows(found: StudyInputs) -> list[PlanRow]:
+    """Every prior method and the found plan at the larger budgets."""
+    budgets = larger_budgets(found.scope)
+    return [*(found.eos_row(budget) for budget in budgets), *_presets(found, budgets)]
 
 
 def low_rows(found: StudyInputs) -> list[PlanRow]:
@@ -85,6 +88,11 @@ def budgets_rows(found: StudyInputs) -> list[PlanRow]:
         rows.append(found.eos_row(budget, searched_at=searched_at))
         rows += [found.preset_row(name, budget) for name in CLASSICS]
     return rows
+
+
+def _presets(found: StudyInputs, budgets: Sequence[int]) -> list[PlanRow]:
+    names = PRESETS if found.scope.presets is None else found.scope.presets
+    return [found.preset_row(name, budget) for budget in budgets for name in names]
 
 
 def _seed_row(found: StudyInputs, seed: int, budget: int) -> PlanRow:

@@ -88,9 +88,7 @@ def draw_robustness(data: PlotData) -> "Figure":
     for letter, (axes, column) in enumerate(zip(panels, columns, strict=False)):
         own = [row for row in lines if row["column"] == column]
         for place, method in enumerate(methods):
-            line = sorted(
-                (r for r in own if r["method"] == method), key=lambda r: number(r, "budget")
-            )
+            line = _by_budget(row for row in own if row["method"] == method)
             x = [number(row, "budget") for row in line]
             draw_series(axes, line, x=x, place=place, label=LEFT.get(method, method))
         draw_full(axes, data.rows, column)
@@ -113,9 +111,7 @@ def _draw_margins(axes: "Axes", rows: list[PlotRow]) -> None:
     dots = [row for row in rows if row["column"] != "average"]
     x, y = ([number(row, key) for row in dots] for key in ("budget", "points"))
     axes.plot(x, y, linestyle="none", marker=".", color=GREY, alpha=0.7, label="a family")
-    mean = sorted(
-        (row for row in rows if row["column"] == "average"), key=lambda r: number(r, "budget")
-    )
+    mean = _by_budget(row for row in rows if row["column"] == "average")
     x, y, low, high = (
         [number(row, key) for row in mean] for key in ("budget", "points", "low", "high")
     )
