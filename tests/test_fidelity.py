@@ -251,3 +251,17 @@ def test_the_command_writes_json_and_markdown(sibling, tmp_path, capsys):
     assert cli.main([*command, "--fractions", "2", "--out", str(tmp_path / "x")]) == 1
     assert not (tmp_path / "x").exists()
     assert json.loads((tmp_path / "fidelity.json").read_text())["schema"] == "eos.fidelity/1"
+
+
+def test_one_method_alone_measures_what_it_does_among_all(sibling, tmp_path, capsys):
+    command = ["fidelity", "--backbone", str(sibling), "--samples", "2", "--batch-size", "1"]
+    command += ["--fractions", "0.5"]
+    assert cli.main([*command, "--method", "measured", "--out", str(tmp_path / "one")]) == 0
+    two = ["--method", "measured", "--method", "rank, logits", "--out", str(tmp_path / "two")]
+    assert cli.main([*command, *two]) == 0
+    one, both = (Fidelity.load(tmp_path / name / "fidelity.json") for name in ("one", "two"))
+    assert set(one.pooled) == {"measured"}
+    assert set(both.pooled) == {"measured", "rank, logits"}
+    assert one.pooled["measured"] == both.pooled["measured"] != both.pooled["rank, logits"]
+    assert cli.main([*command, "--method", "rank", "--out", str(tmp_path / "x")]) == 1
+    assert "found 'rank'" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from eos.errors import ConfigError
 
 if TYPE_CHECKING:
     from eos.evaluation.fidelity import Fidelity
-    from eos.evaluation.slopes import Slopes
+    from eos.evaluation.slopes import SlopeMethod, Slopes
     from eos.models import backbone as models
     from eos.runs.journal import Journal
 
@@ -39,6 +39,10 @@ def fidelity(
     fractions: Annotated[
         str, typer.Option(help="Kept of the visual tokens, with commas between.")
     ] = "0.5,0.2,0.05",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="A way to estimate slopes, such as measured; repeatable, all if none."),
+    ] = None,
     device: Device = None,
     dtype: DtypeChoice = None,
     attention: AttentionChoice = None,
@@ -51,11 +55,18 @@ def fidelity(
     from eos.report.fidelity import markdown, show_fidelity
     from eos.runs.files import write_atomically
 
-    kept = _fractions(fractions)
+    kept, methods = _fractions(fractions), _methods(method)
     check_before_loading(out)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     found = fidelity_watched(
-        loaded, kept, samples=samples, batch=batch_size, seed=seed, out=out, quiet=quiet
+        loaded,
+        kept,
+        methods=methods,
+        samples=samples,
+        batch=batch_size,
+        seed=seed,
+        out=out,
+        quiet=quiet,
     )
     found.save(out / "fidelity.json")
     write_atomically(out / "fidelity.md", markdown(found))
@@ -70,6 +81,7 @@ def fidelity_watched(
     backbone: "models.Backbone",
     fractions: list[float],
     *,
+    methods: "dict[str, SlopeMethod]",
     samples: int,
     batch: int,
     seed: int,
@@ -83,14 +95,14 @@ def fidelity_watched(
     from eos.data.batches import Reader
     from eos.data.settings import WorldData
     from eos.data.sources import open_source
-    from eos.evaluation.fidelity import SLOPE_METHODS, measure_fidelity
+    from eos.evaluation.fidelity import measure_fidelity
     from eos.models.processor import fingerprint, load_processor, model_name
     from eos.runs.journal import Journal
 
     model = backbone.model
     source = open_source(WorldData(split="validation", seed=seed))
     reader = Reader(source, load_processor(model), "last")
-    about = {"weights": fingerprint(model), "methods": list(SLOPE_METHODS), "batch": batch}
+    about = {"weights": fingerprint(model), "methods": list(methods), "batch": batch}
     about |= {"fractions": fractions, "seed": seed}
     journal = Journal(out / "slopes.jsonl")
     known = read_slopes(journal, about)[: samples // batch]
@@ -110,6 +122,7 @@ def fidelity_watched(
             batch=reader.first(samples, at_once=batch),
             name=model_name(model),
             fractions=fractions,
+            methods=methods,
             known=known,
             watch=watch,
         )
@@ -138,3 +151,13 @@ def _fractions(text: str) -> list[float]:
     if not found or not all(0 < fraction < 1 for fraction in found):
         raise ConfigError(f"expected keep fractions between 0 and 1, found {text!r}")
     return found
+
+
+def _methods(names: list[str] | None) -> "dict[str, SlopeMethod]":
+    from eos.evaluation.fidelity import SLOPE_METHODS
+
+    unknown = [name for name in names or () if name not in SLOPE_METHODS]
+    if unknown:
+        known = "; ".join(SLOPE_METHODS)  # names have commas
+        raise ConfigError(f"expected methods out of: {known}; found {unknown[0]!r}")
+    return {name: SLOPE_METHODS[name] for name in names or SLOPE_METHODS}
