@@ -72,7 +72,7 @@ def whole(sibling, tmp_path_factory):
     scope = Scope(
         changes=(f"backbone={sibling}", *TINY),
         descent=DESCENT,
-        budgets=(64, 16),
+        budgets=(96, 64, 16),
         sweep=(16,),
         limit=2,
         seeds=(1, 2),
@@ -96,7 +96,7 @@ def test_every_study_and_file_is_made_and_valid(whole):
         assert {row.method for row in study.rows} > {"full"}
         assert all(row.factors for row in study.rows if row.name != "full")
     shown = Examples.load(out / "examples.json")
-    assert shown.budgets == (64, 16)
+    assert shown.budgets == (96, 64, 16)
     assert all(len(run.steps[-1].kept) == n for x in shown.items for n, run in x.plans.items())
 
 
