@@ -79,6 +79,18 @@ def test_every_seed_is_ahead_of_every_preset_at_equal_or_lower_cost():
         assert f"{compare(found, MAIN.row(f'even@{budget}')).points:.1f} at {budget}" in words
 
 
+def test_the_costs_of_other_layers_are_those_of_the_study():
+    study = Study.load(RESULTS / "studies" / "placement.json")
+    text = (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    section = " ".join(text.split("**How much hangs on the layers**")[1].split("\n\n")[0].split())
+    for name in ("last earlier", "last later", "central later", "no central", "layers of"):
+        row = next(x for x in study.rows if x.name.startswith(name) and "equal" in x.name)
+        difference = compare(study.row("eos@16"), row)
+        assert f"{difference.points:.1f} (± {difference.stderr:.1f})" in section.replace(
+            "points (", "("
+        )
+
+
 def test_the_demos_search_is_ahead_of_every_preset():
     report = (PAGE.parent / "miniature" / "demo.md").read_text(encoding="utf-8")
     rows = [cells for cells in cells_of(report) if "@" not in cells[0] and len(cells) == 5]
