@@ -105,16 +105,17 @@ def test_parameters_are_ranked_by_what_they_change(rates, holds):
     assert only(swept(rates)).holds is holds
 
 
-def test_alignment_is_judged_against_none():
-    rows = reports.alignment_rows(N)
-    assert only(reports.study("alignment", rows)).holds is None  # 3 points, too few questions
-    weak = [
-        reports.made(row.name, "paper", 0.3, int(row.factors["budget"]), n=N, factors=row.factors)
-        if row.factors.get("lambda_a") == 0
+@pytest.mark.parametrize(("rate", "holds"), [(0.3, True), (0.99, False), (None, None)])
+def test_alignment_is_judged_by_all_weights_against_none(rate, holds):
+    rows = [
+        reports.made(row.name, "paper", rate, int(row.factors["budget"]), n=N, factors=row.factors)
+        if rate is not None and row.factors.get("lambda_a") == 0
         else row
-        for row in rows
+        for row in reports.alignment_rows(N)
     ]
-    assert only(reports.study("alignment", weak)).holds is True
+    assert (
+        only(reports.study("alignment", rows)).holds is holds
+    )  # None: 3 points, too few questions
 
 
 @pytest.mark.parametrize(
