@@ -151,6 +151,7 @@ def alignment(reproduction: Reproduction) -> Finding | None:
     """
     study = reproduction.study("alignment")
     found: dict[int, Difference] = {}
+    texts = []
     for budget in budgets_of(study.rows) if study else []:
         assert study is not None
         rows = {(row.factors["lambda_a"], row.factors["ce"]): row for row in _at(study, budget)}
@@ -158,13 +159,14 @@ def alignment(reproduction: Reproduction) -> Finding | None:
         weighted = [row for (_, ce), row in rows.items() if ce]
         if without is not None and weighted:
             found[budget] = compare(weighted, without)
+            mean, none = fmean(row.cost.flops_ratio for row in weighted), without.cost.flops_ratio
+            texts.append(f"{_points(found[budget])} at {budget} (FLOPs {mean:.3f}, {none:.3f})")
     if not found:
         return None
-    text = "; ".join(f"{_points(own)} at {budget}" for budget, own in found.items())
     needed = any(own.low > 0 for own in found.values())
     harmful = any(own.high < 0 for own in found.values())
     verdict = None if needed == harmful else needed
-    return Finding(verdict, f"mean of all weights less none: {text}")
+    return Finding(verdict, f"mean of all weights less none: {'; '.join(texts)}")
 
 
 def plateau(reproduction: Reproduction) -> Finding | None:
