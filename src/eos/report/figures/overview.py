@@ -34,6 +34,7 @@ STRIPS = 3  # budgets whose plans are drawn: the largest, a middle one, the smal
 FULL_LABEL = "full model"
 SEARCH = "eos"
 TWIN = "-original"  # what presets that do as the authors' code are called
+CLEAR = 2.0  # points of accuracy from the full model's line to a name
 
 
 def overview(reproduction: Reproduction) -> PlotData | None:
@@ -222,7 +223,8 @@ def draw_curves(figure: "Figure", axes: "Axes", rows: Sequence[PlotRow]) -> None
         note = f"dotted: the same method by its authors' own operator\n{note}"
     axes.text(0.99, 0.02, note, transform=axes.transAxes, ha="right", va="bottom", fontsize=7)
     points = [(number(row, "flops"), number(row, "accuracy")) for row in rows]
-    name_ends(figure, axes, [_named(own) for own in ends.values()], points=points)
+    names = [_above(_named(own), full) for own in ends.values()]
+    name_ends(figure, axes, names, points=points)
 
 
 def _look(name: str, row: PlotRow, *, names: Collection[str]) -> dict[str, Any]:
@@ -245,3 +247,9 @@ def _named(ends: Sequence[End]) -> End:
     """Name several lines of one method once, at the best of their ends."""
     best = max(ends, key=lambda end: end.y)
     return best if len(ends) == 1 else best._replace(text=f"{best.text}, {len(ends)} searches")
+
+
+def _above(end: End, full: End) -> End:
+    """Lift a name off the line of the full model."""
+    meets = end.x < full.x and abs(end.y - full.y) < CLEAR
+    return end._replace(y=full.y + CLEAR) if meets else end
