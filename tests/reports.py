@@ -242,8 +242,11 @@ def made_up(n=40):
         made(f"eos-{seed}@4", "eos", 0.8, 4, n=n, searched=True, factors={"seed": seed})
         for seed in (1, 2)
     ]
+    own = {"n": n, "flops": 0.05, "factors": {"flops_of": "fastv@2"}}
+    cheaper = [full_row(n), made("cheap-2@2", "eos", 0.6, 2, searched=True, **own)]
     return [
         study("main", main, labels=["tab:main_retainsweep", "tab:app_perlayer_theta"]),
+        study("cheaper", cheaper),
         study("low", low, labels=["tab:app_low_retain"]),
         study("budgets", main, labels=["tab:app_full_retain", "fig:abl_retain"]),
         study("reproduce", reproduce_rows(n), labels=["tab:reproduce"]),

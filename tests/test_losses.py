@@ -160,3 +160,5 @@ def test_impossible_objectives_are_refused():
         Objective(align_weight=-1)
     with pytest.raises(ConfigError, match="2 problems"):
         Objective(max_layers=0, max_flops=0.0)
+    with pytest.raises(ConfigError, match=r"a preset as in fastv@64, found 'nobody@64'"):
+        Objective(max_flops="nobody@64")

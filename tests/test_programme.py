@@ -233,7 +233,7 @@ def test_sweeps_answer_a_part_of_the_questions_unless_they_are_few_anyway():
         return {x.name.split("/")[1]: x.settings["limit"] for x in pieces}
 
     whole = limits(Scope(limit=100))
-    assert (whole["main"], whole["operator"]) == (100, 40)
+    assert (whole["main"], whole["operator"]) == (100, 20)
     folders = {x.file for x in assemble(Scope(), FACTS) if x.kind == "answers"}
-    assert len(folders) == 2 * len(find_task("mini").families)
+    assert len(folders) == 3 * len(find_task("mini").families)
     assert set(limits(Scope(quick=True, limit=10)).values()) == {10}

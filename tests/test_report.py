@@ -169,6 +169,8 @@ def test_the_csv_holds_what_is_drawn(filled):
     bars = {patch.get_height() for axes in figure.axes[:3] for patch in axes.patches}
     assert {float(row["tokens"]) for row in rows if row["part"] == "strip"} <= bars
 
+    assert [r["name"] for r in rows].count("eos") == len(reports.BUDGETS) + 1  # one at lower FLOPs
+
     rows, figure = drawn(budgets.robustness, budgets.draw_robustness, found)
     margin = {(float(r["budget"]), float(r["points"])) for r in rows if r["panel"] == "margin"}
     assert margin <= lines_of(figure)[3]

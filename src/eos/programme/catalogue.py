@@ -11,6 +11,8 @@ from typing import Any
 from eos.programme.comparisons import (
     all_seeds,
     budgets_rows,
+    cheap_rows,
+    cheap_searches,
     default_searches,
     fixed_searches,
     larger_budgets,
@@ -98,6 +100,12 @@ STUDIES: dict[str, StudySpec] = {
         applies=lambda scope: bool(larger_budgets(scope)),
         share=SWEEP,
     ),
+    "cheaper": StudySpec(
+        "Plans found at the FLOPs of a method that reduces before the decoder",
+        (),
+        cheap_searches,
+        cheap_rows,
+    ),
     "low": StudySpec(
         "Found plans beside SparseVLM v2 at the smallest budgets, family by family",
         ("tab:app_low_retain",),
@@ -119,7 +127,7 @@ STUDIES: dict[str, StudySpec] = {
         default_searches,
         operator_rows,
         quick=True,
-        share=SWEEP,
+        share=SWEEP / 2,
         settings=[PARAMETERS, QUICK_PARAMETERS],
     ),
     "budgets": StudySpec(

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from eos.methods.registry import PRESETS
-from eos.programme.rows import EOS, SEARCHED_AT, PlanRow, StudyInputs
+from eos.programme.rows import EOS, SEARCHED_AT, Factors, PlanRow, StudyInputs
 from eos.programme.scope import Scope
-from eos.programme.searches import FIXED_BUDGETS, SEED_BUDGETS, at, first
+from eos.programme.searches import CHEAP, FIXED_BUDGETS, SEED_BUDGETS, at, cheap, first
 
 LOW_BUDGETS = (32, 16)
 CLASSICS = ("sparsevlm-v1", "sparsevlm-v2", "tome", "pool")
@@ -33,6 +33,11 @@ def larger_budgets(scope: Scope) -> tuple[int, ...]:
     return tuple(x for x in scope.budgets if x not in at(scope, SEED_BUDGETS))
 
 
+def cheap_searches(scope: Scope) -> list[str]:
+    """Name the searches at the FLOPs of a method that reduces before the decoder."""
+    return [cheap(scope, budget) for budget in at(scope, SEED_BUDGETS)]
+
+
 def preset_rows(found: StudyInputs) -> list[PlanRow]:
     """Every prior method at the budgets of all seeds."""
     return _presets(found, at(found.scope, SEED_BUDGETS))
@@ -47,6 +52,16 @@ def larger_rows(found: StudyInputs) -> list[PlanRow]:
     """Every prior method and the found plan at the larger budgets."""
     budgets = larger_budgets(found.scope)
     return [*(found.eos_row(budget) for budget in budgets), *_presets(found, budgets)]
+
+
+def cheap_rows(found: StudyInputs) -> list[PlanRow]:
+    """Plans found at the FLOPs of a method that reduces before the decoder, and that method."""
+    rows = []
+    for budget in at(found.scope, SEED_BUDGETS):
+        limit, name = found.preset_row(CHEAP, budget), cheap(found.scope, budget)
+        own: Factors = {"budget": found.scope.budgets[-1], "flops_of": limit.name}
+        rows += [PlanRow(name, found.plans[name], EOS, searched=True, factors=own), limit]
+    return rows
 
 
 def low_rows(found: StudyInputs) -> list[PlanRow]:

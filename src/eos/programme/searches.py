@@ -17,6 +17,7 @@ DESCENT_BUDGET = 64  # of the descents that are compared
 LADDER_BUDGETS = (64, 16)
 FIXED_BUDGETS = (192, 64)
 SEED_BUDGETS = (64, 32, 16)
+CHEAP = "divprune"  # a prior method that reduces before the decoder, so that few FLOPs are left
 QUICK_DESCENT = ("steps=12", "batch=4", "micro_batch=4", "validation.samples=16")
 NO_MASS = "mass=false"
 _BARE = ("explore.moves=0", "explore.gradient=false")
@@ -63,6 +64,9 @@ def searches(scope: Scope) -> dict[str, SearchSpec]:
     first = scope.seeds[0]
     for budget in at(scope, FIXED_BUDGETS):
         found.append(_variant(scope, f"fixed@{budget}", budget, ("fix_layers=true",), first))
+    for budget in at(scope, SEED_BUDGETS):
+        limit = (f"objective.max_flops={CHEAP}@{budget}",)
+        found.append(_variant(scope, cheap(scope, budget), scope.budgets[-1], limit, first))
     for budget in at(scope, LADDER_BUDGETS):
         for name, changes in LADDER.items():
             profile = None if NO_MASS in changes else first  # that of the default has mass
@@ -88,6 +92,11 @@ def at(scope: Scope, budgets: tuple[int, ...]) -> tuple[int, ...]:
 def first(scope: Scope, budget: int) -> str:
     """Name the first default search of a budget."""
     return f"eos-{scope.seeds[0]}@{budget}"
+
+
+def cheap(scope: Scope, budget: int) -> str:
+    """Name the search for the smallest budget at the FLOPs of `CHEAP` with ``budget`` tokens."""
+    return f"cheap-{budget}@{scope.budgets[-1]}"
 
 
 def descent_budget(scope: Scope) -> int:

@@ -7,17 +7,20 @@ one-sided: they vanish once met. A term of weight 0 is not computed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import inf
 
 import torch
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from eos.config import Checked
 from eos.engine.reference import Aligned, AlignOn
 from eos.engine.search_pass import PassOutput
+from eos.methods.registry import PRESETS
 from eos.space import cost
 from eos.space.cost import TEXT_TOKENS, Dims
+from eos.space.plan import Plan
 from eos.space.starts import default_layers
 from eos.space.theta import Theta
 from eos.tokens import IGNORED
@@ -31,8 +34,9 @@ class Objective(Checked):
 
     Attributes:
         max_layers: C, the number of layers that reduce.
-        max_flops: F, FLOPs relative to the full model; if None, those of SparseVLM v2 at the same
-            budget, or with ``method: paper`` of pruning at the paper's layers.
+        max_flops: F, FLOPs relative to the full model, or a plan that has them, such as
+            ``fastv@64``; if None, those of SparseVLM v2 at the same budget, or with ``method:
+            paper`` of pruning at the paper's layers.
         align_on: which states alignment compares, ``text``, ``visual`` or ``both``.
         align_layers: after which layers; every fourth if None.
         align_relative: whether a layer's distance is taken over the squared length of the full
@@ -46,7 +50,7 @@ class Objective(Checked):
     """
 
     max_layers: PositiveFloat = 3
-    max_flops: PositiveFloat | None = None
+    max_flops: float | str | None = None
     align_on: AlignOn = "text"
     align_layers: tuple[int, ...] | None = None
     align_relative: bool = False
@@ -56,6 +60,30 @@ class Objective(Checked):
     layers_weight: NonNegativeFloat = 1.0
     flops_weight: NonNegativeFloat = 1.0
     text_tokens: NonNegativeInt | None = None
+
+    @field_validator("max_flops")
+    @classmethod
+    def _positive_or_preset(cls, value: float | str | None) -> float | str | None:
+        name, _, budget = value.partition("@") if isinstance(value, str) else ("", "", "")
+        preset = name in PRESETS and budget.isdecimal()
+        if value is None or preset or (not isinstance(value, str) and 0 < value < inf):
+            return value
+        raise ValueError("expected a number above 0, or a preset as in fastv@64")
+
+    def flops_limit(self, visual_tokens: int, num_layers: int, dims: Dims) -> float | None:
+        """Say what ``max_flops`` is on a model of these sizes."""
+        if not isinstance(self.max_flops, str):
+            return self.max_flops
+        name, _, budget = self.max_flops.partition("@")
+        plan = Plan.preset(
+            name,
+            budget=int(budget),
+            visual_tokens=visual_tokens,
+            num_layers=num_layers,
+            dims=dims,
+            text_tokens=self.text_length,
+        )
+        return plan.expected.flops_ratio
 
     @property
     def text_length(self) -> int:
@@ -151,7 +179,7 @@ def alignment(pairs: Sequence[Aligned], *, layers: int, relative: bool = False) 
 
 def flops_excess(theta: Theta, objective: Objective, *, budget: int, dims: Dims) -> Tensor:
     """Penalise FLOPs above F, relative to it and squared, as Eq. 13 does for tokens."""
-    limit = objective.max_flops
+    limit = objective.flops_limit(theta.visual_tokens, theta.num_layers, dims)
     if limit is None:
         limit = default_flops(theta, budget, dims=dims, text_tokens=objective.text_length)
     ratio: Tensor = cost.flops_ratio(

@@ -205,7 +205,7 @@ def budget_space(
         raise ConfigError(
             f"expected a budget from {config.k_min} to {visual_tokens - 1}, found {budget}"
         )
-    limit = config.objective.max_flops
+    limit = config.objective.flops_limit(visual_tokens, backbone.num_layers, backbone.dims)
     if limit is None:
         compared = Plan.preset(
             COMPARED,

@@ -196,7 +196,7 @@ def _descent(
     sizes = {"num_layers": backbone.num_layers, "visual_tokens": visual_tokens}
     own = config.deployment(backbone)
     theta = first_theta(config, 0, **sizes, deployment=own)
-    limit = config.objective.max_flops
+    limit = config.objective.flops_limit(visual_tokens, backbone.num_layers, backbone.dims)
     if limit is None:
         text = config.objective.text_length
         limit = default_flops(theta, config.budget, dims=backbone.dims, text_tokens=text)

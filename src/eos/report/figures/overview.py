@@ -23,7 +23,7 @@ from eos.report.drawing import (
 )
 from eos.report.figures.naming import End, name_ends
 from eos.report.plans import PlanView, StepView
-from eos.report.reproduction import Reproduction
+from eos.report.reproduction import Reproduction, setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,10 @@ def overview(reproduction: Reproduction) -> PlotData | None:
     rows: list[PlotRow] = []
     for budget in chosen:
         rows += strip_rows(plans[budget], budget, accuracy=_accuracy(source, budget))
-    return PlotData([*rows, *curve_rows(source)])
+    cheaper = reproduction.study("cheaper")
+    more = cheaper.rows if cheaper and setting(cheaper) == setting(source) else []
+    found = [row for row in more if row.method == SEARCH]
+    return PlotData([*rows, *curve_rows([*source.rows, *found])])
 
 
 def spread(values: Sequence[int], count: int) -> list[int]:
@@ -94,13 +97,17 @@ def strip_rows(plan: PlanView, budget: int, *, accuracy: float | None) -> Iterat
         }
 
 
-def curve_rows(source: Study | Results) -> Iterator[PlotRow]:
-    """List a point for every run: method, budget, FLOPs, mean tokens, accuracy."""
-    for row in source.rows:
-        full = row.name == FULL_ROW
+def curve_rows(rows: Sequence[ResultRow]) -> Iterator[PlotRow]:
+    """List a point for every run: method, budget, FLOPs, mean tokens, accuracy.
+
+    Plans found at lower FLOPs are further points of the first search's line.
+    """
+    for row in rows:
+        full, name = row.name == FULL_ROW, row.name.partition("@")[0]
+        cheap = isinstance(row, StudyRow) and "flops_of" in row.factors
         yield {
             "part": "curve",
-            "name": row.name.partition("@")[0],
+            "name": SEARCH if cheap else name,
             "method": FULL_LABEL if full else method_of(row),
             "searched": int(_searched(row)),
             "budget": row.cost.final_tokens if full else budget_of(row),
