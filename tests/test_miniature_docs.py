@@ -191,6 +191,16 @@ def test_what_is_said_of_other_searchers_is_what_was_compared():
         assert f"{least:.1f} to {most:.1f} points behind at {budget} tokens" in readme
 
 
+def test_what_is_said_of_a_longer_random_search_is_what_was_compared():
+    found = COMPARED["frontier@16"]["random-20"]
+    accuracy = f"{found['accuracy']:.1f} ± {found['stderr']:.1f}"
+    root, readme = PAGE.parent.parent, f"{found['ahead']:.1f} points behind at 16"
+    for page, words in {"docs/search.md": accuracy, "README.md": readme}.items():
+        assert words in " ".join((root / page).read_text(encoding="utf-8").split())
+    assert f"ahead by {written(found)}" in (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    assert found["low"] > -1.5
+
+
 def test_what_is_said_of_one_step_methods_is_what_was_compared():
     section = (PAGE.parent / "search.md").read_text(encoding="utf-8").split("## What it wins")[1]
     table = {cells[0].strip("`"): cells for cells in cells_of(section.split("\n### ")[0])}
