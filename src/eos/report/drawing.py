@@ -185,7 +185,7 @@ def title_panel(axes: "Axes", place: int, text: str) -> None:
 def log_budgets(axes: "Axes", budgets: Sequence[float]) -> None:
     """Show budgets on a logarithmic axis, each with its number."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(budgets, [f"{budget:g}" for budget in budgets])
+    axes.set_xticks(budgets, [f"{budget:g}" for budget in budgets], rotation=45)
     axes.minorticks_off()
     axes.set_xlabel("final visual tokens")
 

@@ -32,15 +32,16 @@ if TYPE_CHECKING:
 
 ONE = "eos-one"  # one plan rescaled to every budget
 CLASSICS = ("eos", ONE, "sparsevlm-v1", RIVAL, "tome", "pool")
+AVERAGE = "average"  # of all families
 LEFT = {ONE: "eos, one plan for all"}
 
 
 def robustness(reproduction: Reproduction) -> PlotData | None:
-    """List accuracies by budget for three benchmarks, then the margins of every family."""
+    """List accuracies by budget for three benchmarks and on average, then every family's margin."""
     study = reproduction.study("budgets")
     if study is None:
         return None
-    columns = shown_families(study, ROBUSTNESS)
+    columns = [*shown_families(study, ROBUSTNESS), AVERAGE]
     rows = full_points(study, columns)
     for column in columns:
         title = panel_title(study, column)
@@ -70,7 +71,7 @@ def _margin(own: StudyRow, other: StudyRow, budget: int, families: list[str]) ->
         "method": own.method,
         "against": other.name,
         "budget": budget,
-        "column": families[0] if len(families) == 1 else "average",
+        "column": families[0] if len(families) == 1 else AVERAGE,
         "points": found.points,
         "low": found.low,
         "high": found.high,
@@ -82,7 +83,7 @@ def draw_robustness(data: PlotData) -> "Figure":
     lines = [row for row in data.rows if row.get("panel") == "budget"]
     margins = [row for row in data.rows if row.get("panel") == "margin"]
     columns = list(dict.fromkeys(str(row["column"]) for row in lines))
-    figure = new_figure(2.5)
+    figure = new_figure(2.6, width=8.5)
     panels = figure.subplots(1, len(columns) + 1, squeeze=False)[0]
     methods = [name for name in CLASSICS if any(row["method"] == name for row in lines)]
     for letter, (axes, column) in enumerate(zip(panels, columns, strict=False)):
@@ -108,10 +109,10 @@ def _by_budget(rows: Iterable[PlotRow]) -> list[PlotRow]:
 def _draw_margins(axes: "Axes", rows: list[PlotRow]) -> None:
     """Draw a dot a family, and the average with its 95% interval."""
     axes.axhline(0, color=GREY, linewidth=0.8)
-    dots = [row for row in rows if row["column"] != "average"]
+    dots = [row for row in rows if row["column"] != AVERAGE]
     x, y = ([number(row, key) for row in dots] for key in ("budget", "points"))
     axes.plot(x, y, linestyle="none", marker=".", color=GREY, alpha=0.7, label="a family")
-    mean = _by_budget(row for row in rows if row["column"] == "average")
+    mean = _by_budget(row for row in rows if row["column"] == AVERAGE)
     x, y, low, high = (
         [number(row, key) for row in mean] for key in ("budget", "points", "low", "high")
     )
@@ -122,4 +123,5 @@ def _draw_margins(axes: "Axes", rows: list[PlotRow]) -> None:
     )
     log_budgets(axes, sorted({number(row, "budget") for row in rows}))
     axes.set_ylabel("points")
-    axes.legend(loc="best", handletextpad=0.3)
+    axes.set_ylim(top=1.45 * max(*y, *(number(row, "points") for row in dots)))  # for the legend
+    axes.legend(loc="upper right", handletextpad=0.3)
