@@ -33,6 +33,7 @@ from eos.programme.policies import (
 )
 from eos.programme.rows import PlanRow, StudyInputs
 from eos.programme.scope import Scope
+from eos.programme.searches import cheap_budgets
 from eos.programme.sweeps import (
     HEAT,
     QUICK_PARAMETERS,
@@ -105,6 +106,7 @@ STUDIES: dict[str, StudySpec] = {
         (),
         cheap_searches,
         cheap_rows,
+        applies=lambda scope: bool(cheap_budgets(scope)),
     ),
     "low": StudySpec(
         "Found plans beside SparseVLM v2 at the smallest budgets, family by family",

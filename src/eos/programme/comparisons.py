@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from eos.methods.registry import PRESETS
 from eos.programme.rows import EOS, SEARCHED_AT, Factors, PlanRow, StudyInputs
 from eos.programme.scope import Scope
-from eos.programme.searches import CHEAP, FIXED_BUDGETS, SEED_BUDGETS, at, cheap, first
+from eos.programme.searches import (
+    CHEAP,
+    FIXED_BUDGETS,
+    SEED_BUDGETS,
+    at,
+    cheap,
+    cheap_budgets,
+    first,
+)
 
 LOW_BUDGETS = (32, 16)
 CLASSICS = ("sparsevlm-v1", "sparsevlm-v2", "tome", "pool")
@@ -35,7 +43,7 @@ def larger_budgets(scope: Scope) -> tuple[int, ...]:
 
 def cheap_searches(scope: Scope) -> list[str]:
     """Name the searches at the FLOPs of a method that reduces before the decoder."""
-    return [cheap(scope, budget) for budget in at(scope, SEED_BUDGETS)]
+    return [cheap(scope, budget) for budget in cheap_budgets(scope)]
 
 
 def preset_rows(found: StudyInputs) -> list[PlanRow]:
@@ -57,7 +65,7 @@ def larger_rows(found: StudyInputs) -> list[PlanRow]:
 def cheap_rows(found: StudyInputs) -> list[PlanRow]:
     """Plans found at the FLOPs of a method that reduces before the decoder, and that method."""
     rows = []
-    for budget in at(found.scope, SEED_BUDGETS):
+    for budget in cheap_budgets(found.scope):
         limit, name = found.preset_row(CHEAP, budget), cheap(found.scope, budget)
         own: Factors = {"budget": found.scope.budgets[-1], "flops_of": limit.name}
         rows += [PlanRow(name, found.plans[name], EOS, searched=True, factors=own), limit]

@@ -64,7 +64,7 @@ def searches(scope: Scope) -> dict[str, SearchSpec]:
     first = scope.seeds[0]
     for budget in at(scope, FIXED_BUDGETS):
         found.append(_variant(scope, f"fixed@{budget}", budget, ("fix_layers=true",), first))
-    for budget in at(scope, SEED_BUDGETS):
+    for budget in cheap_budgets(scope):
         limit = (f"objective.max_flops={CHEAP}@{budget}",)
         found.append(_variant(scope, cheap(scope, budget), scope.budgets[-1], limit, first))
     for budget in at(scope, LADDER_BUDGETS):
@@ -92,6 +92,11 @@ def at(scope: Scope, budgets: tuple[int, ...]) -> tuple[int, ...]:
 def first(scope: Scope, budget: int) -> str:
     """Name the first default search of a budget."""
     return f"eos-{scope.seeds[0]}@{budget}"
+
+
+def cheap_budgets(scope: Scope) -> tuple[int, ...]:
+    """Choose the tokens of `CHEAP` whose FLOPs leave a choice to plans of the smallest budget."""
+    return tuple(x for x in at(scope, SEED_BUDGETS) if x > scope.budgets[-1])
 
 
 def cheap(scope: Scope, budget: int) -> str:
