@@ -91,6 +91,17 @@ def test_the_costs_of_other_layers_are_those_of_the_study():
         )
 
 
+def test_the_plans_at_a_presets_flops_are_those_of_the_study():
+    study = Study.load(RESULTS / "studies" / "cheaper.json")
+    text = " ".join((PAGE.parent / "search.md").read_text(encoding="utf-8").split())
+    for found, rival in (("cheap-64@16", "divprune@64"), ("cheap-32@16", "divprune@32")):
+        own, other = study.row(found), study.row(rival)
+        assert own.cost.flops_ratio <= other.cost.flops_ratio
+        assert compare(own, other).low > 0
+        for score in (own.average, other.average):
+            assert f"{score.accuracy:.1f} ± {score.stderr:.1f}" in text
+
+
 def test_the_demos_search_is_ahead_of_every_preset():
     report = (PAGE.parent / "miniature" / "demo.md").read_text(encoding="utf-8")
     rows = [cells for cells in cells_of(report) if "@" not in cells[0] and len(cells) == 5]
