@@ -135,13 +135,14 @@ def parameters(reproduction: Reproduction) -> Finding | None:
         return None
     means = {name: fmean(x.points for x in own.values()) for name, own in ranges.items()}
     order = sorted(means, key=lambda name: -means[name])
-    clear = any(x.low > SLIGHT for own in ranges.values() for x in own.values())
+    rest = means[order[2]]  # the two that matter most must do so beyond what the others reach
+    clear = all(any(x.low > rest for x in ranges[name].values()) for name in order[:2])
     text = "best less worst value, mean of the budgets: " + ", ".join(
         f"{GREEK[name]} {means[name]:.1f}" for name in order
     )
     if not clear:
-        return Finding(None, f"{text} points: no value changes the answers by much")
-    return Finding(set(order[:2]) == {"tau", "gamma"}, text)
+        return Finding(None, f"{text} points, within their errors of each other")
+    return Finding(set(order[:2]) == {"tau", "gamma"}, f"{text} points")
 
 
 def alignment(reproduction: Reproduction) -> Finding | None:

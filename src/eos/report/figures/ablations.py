@@ -237,7 +237,8 @@ def draw_operator(data: PlotData) -> "Figure":
                     mark_found(axes, _place(name, number(row, "value")), row, place=place)
         draw_full(axes, data.rows, AVERAGE)
         ticks = sorted({number(row, "value") for row in own if not row["searched"]})
-        axes.set_xticks([_place(name, tick) for tick in ticks], [brief(tick) for tick in ticks])
+        places = [_place(name, tick) for tick in ticks]
+        axes.set_xticks(places, [brief(tick) for tick in ticks], rotation=90)  # some are close
         axes.set_xlabel(GREEK[name])
         title_panel(axes, letter, GREEK[name])
     panels[0].set_ylabel(f"{ACCURACY}, average")
