@@ -1,8 +1,8 @@
 """Verdicts: whether each claim of the paper holds in a reproduction, with the numbers.
 
 Comparisons of methods hold where paired 95% intervals say so, do not where they say the opposite,
-and are undecided between. Hybrids are counted; sweeps are judged by differences of means, the best
-of several values, which flatters small ones. Claims whose study is missing have no verdict.
+and are undecided between. Hybrids are counted; values of the operator are judged by the best of
+several less the worst, which flatters small ranges. Claims whose study is missing have no verdict.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -70,11 +70,14 @@ class Objective(Checked):
             return value
         raise ValueError("expected a number above 0, or a preset as in fastv@64")
 
-    def flops_limit(self, visual_tokens: int, num_layers: int, dims: Dims) -> float | None:
-        """Say what ``max_flops`` is on a model of these sizes."""
-        if not isinstance(self.max_flops, str):
-            return self.max_flops
-        name, _, budget = self.max_flops.partition("@")
+    def flops_limit(
+        self, visual_tokens: int, num_layers: int, dims: Dims, *, default: str | None = None
+    ) -> float | None:
+        """Say what ``max_flops``, else the preset ``default``, is on a model of these sizes."""
+        limit = default if self.max_flops is None else self.max_flops
+        if not isinstance(limit, str):
+            return limit
+        name, _, budget = limit.partition("@")
         plan = Plan.preset(
             name,
             budget=int(budget),

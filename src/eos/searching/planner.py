@@ -33,7 +33,6 @@ from eos.searching.run import MOST_SKIPPED, note_skipped, skipped_journal
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.mixture import components
-from eos.space.plan import Plan
 from eos.space.starts import default_layers
 
 COMPARED = "sparsevlm-v2"  # the recipe whose FLOPs, at the same budget, are the default limit
@@ -205,17 +204,9 @@ def budget_space(
         raise ConfigError(
             f"expected a budget from {config.k_min} to {visual_tokens - 1}, found {budget}"
         )
-    limit = config.objective.flops_limit(visual_tokens, backbone.num_layers, backbone.dims)
-    if limit is None:
-        compared = Plan.preset(
-            COMPARED,
-            budget=budget,
-            visual_tokens=visual_tokens,
-            num_layers=backbone.num_layers,
-            dims=backbone.dims,
-            text_tokens=config.objective.text_length,
-        )
-        limit = compared.expected.flops_ratio
+    sizes = (visual_tokens, backbone.num_layers, backbone.dims)
+    limit = config.objective.flops_limit(*sizes, default=f"{COMPARED}@{budget}")
+    assert limit is not None
     return Space(
         num_layers=backbone.num_layers,
         visual_tokens=visual_tokens,
