@@ -54,22 +54,24 @@ def fidelity(
     """Compare the gradients of a search with what removing tokens really does, layer by layer."""
     from eos.report.fidelity import markdown, show_fidelity
     from eos.runs.files import write_atomically
+    from eos.runs.lock import locked
 
     kept, methods = _fractions(fractions), _methods(method)
     check_before_loading(out)
     loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
-    found = fidelity_watched(
-        loaded,
-        kept,
-        methods=methods,
-        samples=samples,
-        batch=batch_size,
-        seed=seed,
-        out=out,
-        quiet=quiet,
-    )
-    found.save(out / "fidelity.json")
-    write_atomically(out / "fidelity.md", markdown(found))
+    with locked(out):
+        found = fidelity_watched(
+            loaded,
+            kept,
+            methods=methods,
+            samples=samples,
+            batch=batch_size,
+            seed=seed,
+            out=out,
+            quiet=quiet,
+        )
+        found.save(out / "fidelity.json")
+        write_atomically(out / "fidelity.md", markdown(found))
     print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
     if as_json:
         print(found.to_json(), end="")

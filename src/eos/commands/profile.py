@@ -85,6 +85,8 @@ def profile_watched(
     quiet: bool,
 ) -> "Profile":
     """Measure the profile of a configuration's backbone with a progress bar."""
+    from eos.runs.lock import locked
+    from eos.runs.processes import Processes
     from eos.searching.planner import find_profile, open_search
 
     with progress_bar("profile", quiet=quiet) as update:
@@ -92,5 +94,6 @@ def profile_watched(
         def watch(stage: str, done: int, total: int) -> None:
             update(done, total)
 
-        search = open_search(backbone, sources, config, processor=None, folder=out, watch=watch)
-        return find_profile(search)
+        options = {"processor": None, "folder": out, "watch": watch}
+        with locked(out, main=Processes().main):
+            return find_profile(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]

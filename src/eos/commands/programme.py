@@ -97,6 +97,7 @@ def run_programme(
     from eos.commands.options import check_before_loading
     from eos.programme.crew import crew, ranks
     from eos.programme.workshop import Workshop
+    from eos.runs.lock import locked
 
     check_before_loading(out)
     rank, world = ranks()
@@ -106,7 +107,7 @@ def run_programme(
         show_pieces(_course(scope, facts, out, studies, jobs=count))
         return False
     try:
-        with programme_bar(quiet=quiet or rank > 0) as watch:
+        with locked(out, main=rank == 0), programme_bar(quiet=quiet or rank > 0) as watch:
             if count == 1 and world == 1:
                 _run_alone(scope, out, studies, watch)
             else:

@@ -36,6 +36,7 @@ from eos.models.processor import (
 )
 from eos.runs.environment import environment
 from eos.runs.files import write_atomically
+from eos.runs.lock import locked
 from eos.runs.processes import Processes
 from eos.space.plan import Plan
 
@@ -118,18 +119,19 @@ def evaluate(
         data=chosen.data,
     )
     folder = Path(out)
-    joined = join_folder(settings, folder)
-    ledger = Ledger(folder / "predictions.jsonl", rank=processes.rank)
-    processes.wait()  # until all have read what is there
-    if processes.main:
-        joined.save(folder / "config.json")
-        _note_skipped(folder, chosen)
-    _Evaluation(answerer, chosen, settings, ledger, processes, watch).run(folder)
-    if processes.main:
-        results = summarise(joined, chosen, ledger, unreduced=unreduced)
-        ledger.arrange(list(joined.runs), joined.families)
-        results.save(folder / "results.json")
-    processes.wait()
+    with locked(folder, main=processes.main):
+        joined = join_folder(settings, folder)
+        ledger = Ledger(folder / "predictions.jsonl", rank=processes.rank)
+        processes.wait()  # until all have read what is there
+        if processes.main:
+            joined.save(folder / "config.json")
+            _note_skipped(folder, chosen)
+        _Evaluation(answerer, chosen, settings, ledger, processes, watch).run(folder)
+        if processes.main:
+            results = summarise(joined, chosen, ledger, unreduced=unreduced)
+            ledger.arrange(list(joined.runs), joined.families)
+            results.save(folder / "results.json")
+        processes.wait()
     return results if processes.main else Results.load(folder / "results.json")
 
 

@@ -13,6 +13,7 @@ from eos.programme.rows import SEARCHED_AT, PlanRow, StudyInputs
 from eos.programme.searches import SearchSpec, config_of, descent_budget, first
 from eos.programme.trajectory import read_trajectory
 from eos.programme.workshop import Workshop, canonical, plan_file, run_name
+from eos.runs.lock import locked
 from eos.searching.curves import Profile
 from eos.searching.opening import pick_sources
 from eos.searching.planner import find_profile, open_search
@@ -40,15 +41,17 @@ def make_profile(workshop: Workshop, progress: Progress, *, spec: SearchSpec) ->
     def watch(stage: str, done: int, total: int) -> None:
         progress(done, total, stage)
 
-    opened = open_search(
-        workshop.backbone,
-        pick_sources(config.data, None, config),
-        config,
-        processor=workshop.answerer.processor,
-        folder=workshop.run_folder(spec.name),
-        watch=watch,
-    )
-    find_profile(opened).save(path)
+    folder = workshop.run_folder(spec.name)
+    with locked(folder):
+        opened = open_search(
+            workshop.backbone,
+            pick_sources(config.data, None, config),
+            config,
+            processor=workshop.answerer.processor,
+            folder=folder,
+            watch=watch,
+        )
+        find_profile(opened).save(path)
 
 
 def given_profile(spec: str | None) -> Profile | None:

@@ -15,7 +15,8 @@ from eos.data.samples import Source
 from eos.data.settings import DataConfig
 from eos.models.backbone import Backbone
 from eos.models.processor import Processor
-from eos.runs.processes import stoppable
+from eos.runs.lock import locked
+from eos.runs.processes import Processes, stoppable
 from eos.searching.explore import Found
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, measure_gaps, raced_loss
@@ -79,14 +80,17 @@ def search(
     sources = pick_sources(data, validation, config)
     with TemporaryDirectory() as nowhere, torch.random.fork_rng():
         folder = Path(nowhere if out is None else out)
-        if config.method != "paper":
-            options = {"processor": processor, "folder": folder, "watch": _shown(watch)}
-            return _plan(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
-        run = open_run(backbone, sources, config, processor=processor, folder=folder, watch=watch)
-        with stoppable() as run.stopping:
-            descend(run)
-        run.trackers.close()
-        return _answer(run)
+        with locked(folder, main=Processes().main):
+            if config.method != "paper":
+                options = {"processor": processor, "folder": folder, "watch": _shown(watch)}
+                return _plan(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
+            run = open_run(
+                backbone, sources, config, processor=processor, folder=folder, watch=watch
+            )
+            with stoppable() as run.stopping:
+                descend(run)
+            run.trackers.close()
+            return _answer(run)
 
 
 def descend(run: Run) -> None:
