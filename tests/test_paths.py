@@ -87,6 +87,17 @@ def test_limits_that_nothing_meets_give_no_path():
         candidates(profile(falling), space(max_flops=0.01), paths=2, seed=0)
 
 
+def test_a_limit_met_exactly_leaves_the_plan_that_meets_it():
+    """FLOPs on a path are rounded up: there is none, though one plan is within the limit."""
+    least = space().flops([-1], [4])
+    tight = space(max_flops=least)
+    assert shortest_path(read_costs(profile(falling), tight), tight) is None
+    (found,) = candidates(profile(falling), tight, paths=2, seed=0)
+    assert [(step.layer, step.keep) for step in found.steps] == [(-1, 4)]
+    with pytest.raises(ConfigError, match="max_flops"):
+        candidates(profile(falling), space(max_flops=0.999 * least), paths=2, seed=0)
+
+
 def test_a_path_can_be_made_to_begin_anywhere():
     here = space(max_flops=0.6)
     costs = read_costs(profile(falling), here)

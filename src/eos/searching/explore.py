@@ -22,7 +22,7 @@ from eos.estimates import Estimate
 from eos.searching.curves import Profile
 from eos.searching.judge import Judge
 from eos.searching.moves import MOVES, Ranking, neighbours, operators_of
-from eos.searching.paths import predicted_loss, read_costs, shortest_path
+from eos.searching.paths import predicted_loss, read_costs, shortest_path, single_step
 from eos.searching.race import Entrant, race, rungs
 from eos.searching.space import Space
 from eos.space.plan import Plan
@@ -75,6 +75,8 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
     others = [shortest_path(read[0], space, begin=begin) for begin in begins]
     met = [steps for steps in others if steps is not None]
     found += sorted(met, key=lambda steps: predicted_loss(steps, read[0]))[:BEGINNINGS]
+    if not any(found):  # FLOPs are rounded up on a path, and the limit may be met without that
+        found = [single_step(costs, site, space) for costs in read for site in costs.loss]
     plans = [
         space.plan(_with_operator(steps, operator))
         for steps in found

@@ -106,6 +106,11 @@ def shortest_path(costs: Costs, space: Space, *, begin: Sequence[int] = ()) -> l
     return _trace(complete, trail, costs, space, flops)
 
 
+def single_step(costs: Costs, site: int, space: Space) -> list[Step]:
+    """Drop down to the budget at one site, by its best scorer there."""
+    return [Step(layer=site, keep=space.budget, score=costs.score[site][-1])]
+
+
 def _arrive(
     reached: dict[tuple[int, int], Array], used: int, site: int, flops: list[int]
 ) -> tuple[Array | None, NDArray[np.int64] | None]:
