@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from random import Random
 
 import pytest
 import torch
@@ -13,10 +14,12 @@ import torch
 import eos
 from eos import ConfigError, Plan, SearchConfig, Theta, cli
 from eos.data.settings import WorldData
+from eos.data.sources import open_source
 from eos.searching.curves import Profile
 from eos.searching.moves import OPERATORS
-from eos.searching.planner import scorers_by_site
+from eos.searching.planner import open_search, scorers_by_site, space_of
 from eos.searching.refine import refined_steps, signal_to_noise
+from eos.searching.rivals import search_randomly
 from eos.searching.search import search as find
 from tests.test_search_cli import launched
 
@@ -188,6 +191,23 @@ def test_rivals_spend_what_they_are_given(backbone, tmp_path, method):
     longer = searched(backbone, tmp_path / "d", **{**rival, "passes": 24.0}).stages[64]
     assert longer[-1].tried > stages[-1].tried
     assert longer[-1].disagreement.mean <= values[-1]
+
+
+def test_random_search_finds_the_best_of_all_its_plans(backbone, tmp_path):
+    """What cannot win is measured in part only, and counts as measured in full."""
+    options = {"processor": None, "folder": tmp_path, "watch": None}
+    config = SearchConfig(**{**SMALL, "method": "random", "passes": 30.0, "batch": 1})
+    opened = open_search(backbone, (open_source(WORLD), open_source(WORLD)), config, **options)
+    space, judge, pieces = space_of(opened, 64), opened.judge, opened.pieces
+    found = search_randomly(judge, space, pieces=pieces, passes=30.0, seed=3)
+    tried = found.stages[-1].tried
+    measured = len((tmp_path / "trials.jsonl").read_text().splitlines()) - 1
+    assert tried < measured < tried * pieces  # the control: some were not measured in full
+    spent, chance = judge.passes, Random("eos 3 random 64")
+    plans = [space.random_plan(chance) for _ in range(tried)]
+    means = [float(judge.disagreement([plan], range(pieces)).mean()) for plan in plans]
+    assert found.best.plan == plans[means.index(min(means))]
+    assert judge.passes == spent
 
 
 def test_rivals_go_on_after_a_kill(sibling, tmp_path):

@@ -131,8 +131,8 @@ class Judge:
         """Measure plans on pieces: ``[P, S]``, samples in the order of ``pieces``."""
         pieces, names = list(pieces), [plan_name(plan) for plan in plans]
         distinct, work = dict(zip(names, plans, strict=True)), []
+        self.count(plans, pieces)
         for piece in pieces:
-            self._count(distinct, piece)
             lacking = {n: plan for n, plan in distinct.items() if (n, piece) not in self._memo}
             work += [(piece, lacking)] if lacking else []
         self._measure(work)
@@ -149,14 +149,16 @@ class Judge:
         parts = zip(starts, pieces, strict=True)
         return torch.cat([self.weights[at : at + sizes[piece]] for at, piece in parts])
 
-    def _count(self, plans: Mapping[str, Plan], piece: int) -> None:
-        """Add what measuring these plans costs the first time, also if the journal knows them."""
-        new = {name: plan for name, plan in plans.items() if (name, piece) not in self._counted}
-        if not new:
-            return
-        first = ("", piece) not in self._counted  # the full model's own answers
-        self.passes += len(self._pieces[piece]) * (passes_for(list(new.values())) + first)
-        self._counted |= {("", piece), *((name, piece) for name in new)}
+    def count(self, plans: Sequence[Plan], pieces: Iterable[int]) -> None:
+        """Add what measuring plans costs the first time, also if the journal knows them."""
+        named = {plan_name(plan): plan for plan in plans}
+        for piece in pieces:
+            new = {name: plan for name, plan in named.items() if (name, piece) not in self._counted}
+            if not new:
+                continue
+            first = ("", piece) not in self._counted  # the full model's own answers
+            self.passes += len(self._pieces[piece]) * (passes_for(list(new.values())) + first)
+            self._counted |= {("", piece), *((name, piece) for name in new)}
 
     def _measure(self, work: Sequence[tuple[int, Mapping[str, Plan]]]) -> None:
         """Run what is missing, each process its pieces, and share what was found.
