@@ -10,6 +10,7 @@ from typing import Any
 from eos.errors import ConfigError
 from eos.searching.explore import Found, measured, stage
 from eos.searching.judge import Judge
+from eos.searching.moves import sort_counts
 from eos.searching.race import Entrant
 from eos.searching.space import Space
 from eos.space.plan import Plan
@@ -98,12 +99,7 @@ def propose(trial: Any, space: Space) -> Plan | None:
         keep = round(space.visual_tokens * span ** (1.0 - left))
         operator = _operator(trial, slot, space)
         steps[layer] = Step(layer=layer, keep=keep, score=score, operator=operator)
-    ordered = [steps[layer] for layer in sorted(steps)]
-    counts = sorted((step.keep for step in ordered), reverse=True)
-    counts[-1] = space.budget
-    return space.plan(
-        [step.model_copy(update={"keep": keep}) for step, keep in zip(ordered, counts, strict=True)]
-    )
+    return space.plan(sort_counts(steps.values()))
 
 
 def _operator(trial: Any, slot: int, space: Space) -> Operator:
