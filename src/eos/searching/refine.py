@@ -16,17 +16,15 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
 
 from eos.data.batches import Reader
 from eos.engine.relaxation import RelaxedTheta
-from eos.engine.search_pass import labelled_pass
 from eos.errors import DataError
 from eos.models.memory import remembering
 from eos.runs.journal import Journal
 from eos.searching.explore import Found, measured, stage
 from eos.searching.folder import Racer, State, load_state, save_state
-from eos.searching.judge import Judge, disagreement, flops_share, plan_name
+from eos.searching.judge import Judge, flops_share, plan_name
 from eos.searching.points import theta_of
 from eos.searching.run import note_skipped
 from eos.searching.schedule import learning_rate
@@ -88,7 +86,7 @@ def refine(
     while state.done < config.steps:
         step, rate = state.done, learning_rate(config, state.done)
         values = {group: theta.value(group).tolist() for group in GROUPS[2:]}
-        loss, gradient = batch_gradient(teacher, theta, plan=plan, step=step, config=config)
+        loss, gradient = batch_gradient(teacher, theta, step=step, config=config)
         gradients.append(gradient)
         signal = signal_to_noise(gradients)
         # a direction within its noise needs more samples, as many as there are
@@ -158,7 +156,7 @@ def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
 
 
 def batch_gradient(
-    teacher: Judge, theta: Theta, *, plan: Plan, step: int, config: SearchConfig
+    teacher: Judge, theta: Theta, *, step: int, config: SearchConfig
 ) -> tuple[float, Tensor]:
     """Loss of one batch, and its gradient in the operators' weights, group after group, ``[V]``.
 
@@ -168,7 +166,9 @@ def batch_gradient(
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     piece = step % len(teacher.pieces)
-    values = learnt_disagreement(teacher, theta, plan, piece=piece, recompute=config.recompute)
+    known = teacher.known(piece)
+    with remembering(teacher.backbone, known.inputs, images=known.images, layers=False):
+        values = teacher.compare(known, RelaxedTheta(theta), recompute=config.recompute)
     loss = values.sum() / config.batch
     loss.backward()  # type: ignore[no-untyped-call]
     grads = [parameter.grad.double() for parameter in parameters if parameter.grad is not None]
@@ -210,23 +210,6 @@ def update(
 def operator_weights(theta: Theta) -> list[Tensor]:
     """Θ's weights of the five operator groups."""
     return [theta.weights[group] for group in GROUPS[2:]]
-
-
-def learnt_disagreement(
-    teacher: Judge, theta: Theta, plan: Plan, *, piece: int, recompute: bool = False
-) -> Tensor:
-    """Disagreement of Θ on a piece, ``[B]``, with gradients to its operators.
-
-    ``recompute`` runs layers again in the backward pass instead of keeping their activations.
-    """
-    known, backbone = teacher.known(piece), teacher.backbone
-    search = RelaxedTheta(theta)
-    with remembering(backbone, known.inputs, images=known.images, layers=False):
-        output = labelled_pass(
-            backbone, search, inputs=known.inputs, labels=known.labels, recompute=recompute
-        )
-    reduced = log_softmax(output.answers, dim=-1)
-    return disagreement(reduced, known.answers, labels=known.labels)
 
 
 def _teacher(judge: Judge, reader: Reader, config: SearchConfig) -> Judge:
