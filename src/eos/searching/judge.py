@@ -135,7 +135,7 @@ class Judge:
         found = torch.tensor(rows, dtype=torch.float64).view(len(names), size)
         if self.weights is None:
             return found
-        weights = self.weights.split([len(piece) for piece in self._pieces])
+        weights = torch.split(self.weights, [len(piece) for piece in self._pieces])
         return found * torch.cat([weights[piece] for piece in pieces])
 
     def count(self, plans: Sequence[Plan], pieces: Iterable[int]) -> None:

@@ -4,8 +4,9 @@
 that an interrupted search resumes and ends with the same plan.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,17 @@ from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.moves import pruning
 from eos.searching.opening import describe_environment
-from eos.searching.profile import Origin, measure_profile
+from eos.searching.profile import measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe
-from eos.searching.run import MOST_SKIPPED, note_skipped, skipped_journal
+from eos.searching.run import (
+    AT_LEAST,
+    MOST_SKIPPED,
+    Status,
+    Watch,
+    note_skipped,
+    skipped_journal,
+)
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.mixture import components
@@ -42,7 +50,6 @@ SEARCHED = (
     *("text-raters", "last-query", "next-last-query", "all-text", "corrected-raters"),
     *("key-norm", "diversity", "duplication", "dissimilarity"),
 )
-Watch = Callable[[str, int, int], None]
 
 
 @dataclass
@@ -64,10 +71,10 @@ class Search:
     unused: Journal
     watch: Watch | None = None
 
-    def tell(self, stage: str, done: int, total: int) -> None:
-        """Say which stage is under way, and how far it is."""
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Show which stage is under way, and how far it is."""
         if self.watch is not None and self.processes.main:
-            self.watch(stage, done, total)
+            self.watch(Status(done=done, total=total, start=stage))
 
 
 def open_search(
@@ -88,7 +95,7 @@ def open_search(
     train, validation = (Reader(source, *rest) for source in sources)
     at_once, (deciding, confirming) = config.at_once, config.judging_pieces
     batch = validation.first((deciding + confirming) * at_once, at_once=at_once)
-    if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, 100):
+    if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, AT_LEAST):
         reasons = " | ".join(skipped.reason for skipped in batch.skipped[:3])
         raise DataError(
             f"expected at most {MOST_SKIPPED:.0%} unusable samples, found {len(batch.skipped)} of "
@@ -125,27 +132,23 @@ def find_plans(search: Search) -> dict[int, Found]:
     found: dict[int, Found] = {}
     budgets = config.all_budgets
     for done, budget in enumerate(budgets):
-        search.tell(f"{config.method}, {budget} tokens", done, len(budgets))
+        search.show(f"{config.method}, {budget} tokens", done, len(budgets))
         search.judge.restart(measured)
-        space = space_of(search, budget)
+        space = budget_space(config, search.backbone, budget, visual_tokens=search.visual_tokens)
         found[budget] = _found(search, space, profile)
     return found
 
 
 def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     config, judge = search.config, search.judge
-    spent = {"pieces": search.pieces, "passes": config.passes, "seed": config.seed}
-    if config.method == "random":
-        return search_randomly(judge, space, **spent)  # type: ignore[arg-type]
-    if config.method == "tpe":
-        return search_tpe(judge, space, **spent)  # type: ignore[arg-type]
-    assert profile is not None
+    if profile is None:
+        draw = {"random": search_randomly, "tpe": search_tpe}[config.method]
+        return draw(judge, space, pieces=search.pieces, passes=config.passes, seed=config.seed)
     options = config.explore
     starts = candidates(profile, space, paths=options.paths, seed=config.seed)
-    chosen = references(starts)
     deciding = focused(
         judge,
-        chosen,
+        references(starts),
         pieces=search.pieces,
         share=options.focus,
         path=search.folder / f"trials-{space.budget}.jsonl",
@@ -154,11 +157,16 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     ranking = {site: profile.ranking(site) for site in profile.sites}
     found = explore(deciding, space, starts, ranking=ranking, moves=options.moves)
     if options.gradient and space.operators:
-        search.tell(f"gradient, {space.budget} tokens", 0, config.steps)
-        folder = search.folder / f"gradient-{space.budget}"
-        shared = {"judge": deciding, "space": space, "reader": search.train}
-        shared |= {"unused": search.unused}
-        found = refine(found, **shared, config=config, folder=folder)  # type: ignore[arg-type]
+        search.show(f"gradient, {space.budget} tokens", 0, config.steps)
+        found = refine(
+            found,
+            judge=deciding,
+            space=space,
+            reader=search.train,
+            config=config,
+            folder=search.folder / f"gradient-{space.budget}",
+            unused=search.unused,
+        )
     judge.passes = deciding.passes
     rest = range(search.pieces, len(judge.pieces))
     return confirm(found, judge, rest) if rest and len(found.stages) > 1 else found
@@ -168,10 +176,9 @@ def find_profile(search: Search) -> Profile:
     """Read the profile that the configuration names, or measure one into the run's folder."""
     config, judge = search.config, search.judge
     scorers = scorers_by_site(search.backbone.num_layers, config)
-    origin = Origin(search.name, judge.facts["backbone"], judge.facts["validation"])
     if config.explore.profile is not None:
         profile = Profile.load(config.explore.profile)
-        _check_fits(profile, origin, scorers, search)
+        _check_fits(profile, scorers, search)
         judge.passes += profile.passes  # what it took to measure belongs to the search
         return profile
     at_once = judge.batch.at_once or len(judge.batch.answered)
@@ -179,21 +186,16 @@ def find_profile(search: Search) -> Profile:
         judge,
         scorers,
         visual_tokens=search.visual_tokens,
-        origin=origin,
+        name=search.name,
         pieces=min(ceil(config.explore.profile_samples / at_once), search.pieces),
         best=config.explore.best_scorers,
         operator=pruning(config.mass),
-        watch=lambda done, total: search.tell("profile", done, total),
+        watch=partial(search.show, "profile"),
     )
     if search.processes.main:
         profile.save(search.folder / "profile.json")
     search.processes.wait()
     return profile
-
-
-def space_of(search: Search, budget: int) -> Space:
-    """Describe the plans of a budget."""
-    return budget_space(search.config, search.backbone, budget, visual_tokens=search.visual_tokens)
 
 
 def budget_space(
@@ -254,14 +256,12 @@ def works_early(score: str) -> bool:
     return all((x.rows == "none" and not x.needs) or x.ahead for x in parts)
 
 
-def _check_fits(
-    profile: Profile, origin: Origin, scorers: Mapping[int, Any], search: Search
-) -> None:
-    problems = []
-    if profile.fingerprint != origin.fingerprint:
+def _check_fits(profile: Profile, scorers: Mapping[int, Any], search: Search) -> None:
+    problems, fingerprint = [], search.judge.facts["backbone"]
+    if profile.fingerprint != fingerprint:
         problems.append(
-            f"expected a profile of this backbone ({origin.backbone}, {origin.fingerprint}); found "
-            f"one of {profile.backbone}, {profile.fingerprint}"
+            f"expected a profile of this backbone ({search.name}, {fingerprint}); found one of "
+            f"{profile.backbone}, {profile.fingerprint}"
         )
     if profile.visual_tokens != search.visual_tokens:
         problems.append(

@@ -55,7 +55,7 @@ def refine(
     reader: Reader,
     config: SearchConfig,
     folder: Path,
-    unused: Journal | None = None,
+    unused: Journal,
 ) -> Found:
     """Descend on the operators of the best plan.
 
@@ -70,9 +70,8 @@ def refine(
     """
     plan, processes = found.best.plan, judge.processes
     teacher = _teacher(judge, reader, config)
-    if unused is not None:
-        note_skipped(unused, 0, teacher.batch.skipped)
-        unused.flush()
+    note_skipped(unused, 0, teacher.batch.skipped)
+    unused.flush()
     theta = free_operators(plan)
     optimizer = torch.optim.AdamW(operator_weights(theta), lr=config.lr, weight_decay=0.0)
     state = State([Racer(theta, optimizer)], {**judge.facts, "plan": plan_name(plan)})

@@ -4,7 +4,7 @@
 the step or a file of the run directory. Rerun to resume: it ends with the same Θ.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +26,6 @@ from eos.searching.points import theta_of
 from eos.searching.result import SearchResult
 from eos.searching.run import (
     Run,
-    Status,
     Watch,
     check_finite,
     count_skipped,
@@ -82,8 +81,11 @@ def search(
         folder = Path(nowhere if out is None else out)
         with locked(folder, main=Processes().main):
             if config.method != "paper":
-                options = {"processor": processor, "folder": folder, "watch": _shown(watch)}
-                return _plan(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
+                return _plan(
+                    open_search(
+                        backbone, sources, config, processor=processor, folder=folder, watch=watch
+                    )
+                )
             run = open_run(
                 backbone, sources, config, processor=processor, folder=folder, watch=watch
             )
@@ -196,14 +198,3 @@ def _provenance(search: Search, found: Found) -> dict[str, Any]:
     stages = [stage.model_dump(mode="json") for stage in found.stages]
     origin = {"method": search.config.method, "seed": search.config.seed}
     return {"search": {**origin, "facts": search.judge.facts, "stages": stages}}
-
-
-def _shown(watch: Watch | None) -> Callable[[str, int, int], None] | None:
-    """Adapt a callback of the paper's steps to the stages of a search for plans."""
-    if watch is None:
-        return None
-
-    def tell(stage: str, done: int, total: int) -> None:
-        watch(Status(done=done, total=total, start=stage))
-
-    return tell
