@@ -16,6 +16,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.models.backbone import Backbone
+from eos.models.devices import environment_of
 from eos.runs.files import write_atomically
 from eos.runs.identity import check_same
 from eos.searching.files import read_config, write_config
@@ -66,7 +68,7 @@ class State:
         return losses.index(min(losses))
 
 
-def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], sites: int) -> None:
+def prepare(folder: Path, config: SearchConfig, backbone: Backbone, *, sites: int) -> None:
     """Write the settings of a run; report a folder that cannot be used before the first step."""
     path = folder / "config.yaml"
     if path.exists():
@@ -76,6 +78,7 @@ def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], 
     if (folder / "plan.json").exists():
         return  # finished: what is there was made in the environment that it names
     write_config(path, config)
+    environment = environment_of(backbone.model, seed=config.seed)
     write_atomically(folder / "env.json", json.dumps(environment, indent=2) + "\n")
     lines = config.steps * len(config.names) // config.log_every + 1
     needed = SPARE + lines * (600 + 170 * sites)

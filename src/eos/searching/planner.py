@@ -26,7 +26,6 @@ from eos.searching.focus import focused
 from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.moves import pruning
-from eos.searching.opening import describe_environment
 from eos.searching.profile import measure_profile
 from eos.searching.refine import refine
 from eos.searching.rivals import search_randomly, search_tpe
@@ -101,11 +100,9 @@ def open_search(
             f"expected at most {MOST_SKIPPED:.0%} unusable samples, found {len(batch.skipped)} of "
             f"{batch.tried}, such as: {reasons}"
         )
-    inputs, _ = validation.inputs(batch.answered[:1])
-    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
+    tokens = validation.visual_tokens(backbone, batch)
     if processes.main:
-        sites = backbone.num_layers
-        prepare(folder, config, environment=describe_environment(backbone, config), sites=sites)
+        prepare(folder, config, backbone, sites=backbone.num_layers)
     processes.wait()
     unused = skipped_journal(folder, processes)
     unused.rewind(0)
