@@ -6,7 +6,9 @@ names the samples that were not used. No pickle is written or read.
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from eos.runs.files import write_atomically
 from eos.runs.identity import check_same
 from eos.searching.files import read_config, write_config
 from eos.searching.settings import SearchConfig
-from eos.space.activations import GROUPS
+from eos.space.activations import GROUPS, Group
 from eos.space.theta import Theta
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -101,6 +103,14 @@ def _take_up(folder: Path, before: SearchConfig, config: SearchConfig) -> None:
     finished = folder / "plan.json"
     if config.steps > before.steps and finished.exists():
         finished.replace(folder / f"plan.after-{before.steps}-steps.json")
+
+
+def json_values(theta: Theta, groups: Sequence[Group]) -> dict[Group, list[float | str]]:
+    """Θ's values by group and site; infinities, which JSON does not have, as words."""
+    return {
+        group: [x if isfinite(x) else str(x) for x in theta.value(group).tolist()]
+        for group in groups
+    }
 
 
 def save_state(folder: Path, state: State, *, theta: Theta) -> None:

@@ -23,7 +23,7 @@ from eos.errors import DataError
 from eos.models.memory import remembering
 from eos.runs.journal import Journal
 from eos.searching.explore import Found, measured, stage
-from eos.searching.folder import Racer, State, load_state, save_state
+from eos.searching.folder import Racer, State, json_values, load_state, save_state
 from eos.searching.judge import Judge, flops_share, plan_name
 from eos.searching.points import theta_of
 from eos.searching.run import note_skipped
@@ -84,7 +84,6 @@ def refine(
     gradients: list[Tensor] = []  # of the samples since the last update
     while state.done < config.steps:
         step, rate = state.done, learning_rate(config, state.done)
-        values = {group: theta.value(group).tolist() for group in GROUPS[2:]}
         loss, gradient = batch_gradient(teacher, theta, step=step, config=config)
         gradients.append(gradient)
         signal = signal_to_noise(gradients)
@@ -92,7 +91,7 @@ def refine(
         moves = signal >= 1.0 or len(gradients) == len(teacher.pieces)
         noted = {"loss": loss, "gradient_norm": float(gradient.norm()), "lr": rate}
         noted |= {"signal_to_noise": signal, "batches": len(gradients)}
-        history.append(step, {"step": step, **noted, "theta": _writable(values)})
+        history.append(step, {"step": step, **noted, "theta": json_values(theta, GROUPS[2:])})
         state.done += 1
         if moves:
             shrunk = rate * signal / (1.0 + signal)  # what a noisy direction is worth
@@ -225,11 +224,3 @@ def descent_passes(plan: Plan, config: SearchConfig) -> float:
     """Compute of a descent: every sample's full pass once, then a forward and a backward (two)."""
     samples = max(1, config.explore.gradient_samples // config.batch) * config.batch
     return samples + 3.0 * config.steps * config.batch * flops_share(plan, after=-1)
-
-
-def _writable(values: dict[Group, list[float]]) -> Values:
-    """Write infinities, which JSON does not have, as words."""
-    return {
-        group: [x if abs(x) < float("inf") else str(x) for x in row]
-        for group, row in values.items()
-    }

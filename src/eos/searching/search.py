@@ -4,7 +4,6 @@
 the step or a file of the run directory. Rerun to resume: it ends with the same Θ.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -118,7 +117,7 @@ def descend(run: Run) -> None:
             reader=run.reader,
             batch=batch,
             processes=run.processes,
-            stop=run.stopping.requested,
+            stop=run.stopping.is_set(),
             apart=logged(config, turn),
         )
         check_finite(run, found, batch, turn)
@@ -137,8 +136,8 @@ def descend(run: Run) -> None:
 
 def _validated(run: Run, theta: Theta) -> float:
     """Measure a start's validation loss; all processes use the main one's."""
-    exam = {"reader": run.validation_reader, "batch": run.validation_batch}
-    loss = raced_loss(theta, run.config, run.backbone, **exam)  # type: ignore[arg-type]
+    reader, batch = run.validation_reader, run.validation_batch
+    loss = raced_loss(theta, run.config, run.backbone, reader=reader, batch=batch)
     return run.processes.of_main([loss])[0]
 
 
@@ -147,28 +146,22 @@ def _answer(run: Run) -> SearchResult:
     config, start = run.config, run.config.names[run.state.winner]
     theta, path = run.state.racers[run.state.winner].theta, run.folder / "plan.json"
     set_temperatures(theta, config, step=config.steps - 1)
-    if path.exists():
+    finished = path.exists()
+    if finished:
         plan = Plan.load(path)
         found = plan.provenance.get("search", {}).get("gaps", [])
         gaps = [Gap.model_validate(gap) for gap in found]
-        run.processes.wait()
-        return _result(run, theta, plan, gaps)
-    plan = Plan.from_theta(theta, budget=config.budget)
-    exam = {"reader": run.validation_reader, "batch": run.validation_batch}
-    gaps = measure_gaps(theta, config, run.backbone, **exam)  # type: ignore[arg-type]
-    origin: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
-    origin |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
-    plan = plan.model_copy(update={"provenance": {"search": origin}})
+    else:
+        plan = Plan.from_theta(theta, budget=config.budget)
+        reader, batch = run.validation_reader, run.validation_batch
+        gaps = measure_gaps(theta, config, run.backbone, reader=reader, batch=batch)
+        origin: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
+        origin |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
+        plan = plan.model_copy(update={"provenance": {"search": origin}})
     run.processes.wait()
-    if run.processes.main:
+    if run.processes.main and not finished:
         theta.save(run.folder / "theta.json")
         plan.save(path)
-    return _result(run, theta, plan, gaps)
-
-
-def _result(run: Run, theta: Theta, plan: Plan, gaps: Sequence[Gap]) -> SearchResult:
-    """Rescale the plan to every budget of the search, and count what was not used."""
-    config, start = run.config, run.config.names[run.state.winner]
     plans = {budget: plan.rescaled(budget) for budget in config.all_budgets}
     skipped = count_skipped(run.folder)
     return SearchResult(theta, plan, plans, start, tuple(gaps), skipped=skipped)
