@@ -15,11 +15,11 @@ import eos
 from eos import ConfigError, Plan, SearchConfig, Theta, cli
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.searching.baselines import search_randomly
 from eos.searching.curves import Profile
 from eos.searching.moves import OPERATORS
 from eos.searching.planner import budget_space, open_search, scorers_by_site
 from eos.searching.refine import refined_steps, signal_to_noise
-from eos.searching.rivals import search_randomly
 from eos.searching.search import search as find
 from tests.test_search_cli import launched
 

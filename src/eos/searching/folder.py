@@ -33,8 +33,8 @@ SPARE = 8 * 2**20  # bytes that files besides the history need at most
 
 
 @dataclass
-class Racer:
-    """One start on its way: Θ, its optimiser, and its validation loss once raced."""
+class StartState:
+    """State of one start: Θ, its optimiser, and its validation loss after the race."""
 
     theta: Theta
     optimizer: torch.optim.AdamW
@@ -46,7 +46,7 @@ class State:
     """Where a run is.
 
     Attributes:
-        racers: every start.
+        starts: every start.
         facts: backbone and data of the run; a resumed run must find the same.
         done: steps done, of all starts together.
         tried: samples looked at, and
@@ -55,7 +55,7 @@ class State:
         race_steps: how many of them each start had before the best continued.
     """
 
-    racers: list[Racer]
+    starts: list[StartState]
     facts: dict[str, str]
     done: int = 0
     tried: int = 0
@@ -66,7 +66,7 @@ class State:
     @property
     def winner(self) -> int:
         """Index of the start that continues: the lowest loss, the first of equals."""
-        losses = [float("inf") if racer.loss is None else racer.loss for racer in self.racers]
+        losses = [float("inf") if start.loss is None else start.loss for start in self.starts]
         return losses.index(min(losses))
 
 
@@ -116,15 +116,15 @@ def json_values(theta: Theta, groups: Sequence[Group]) -> dict[Group, list[float
 def save_state(folder: Path, state: State, *, theta: Theta) -> None:
     """Write the checkpoint, and ``theta`` for people, each in one step."""
     tensors: dict[str, Tensor] = {}
-    for place, racer in enumerate(state.racers):
+    for place, start in enumerate(state.starts):
         for group in GROUPS:
-            weight = racer.theta.weights[group]
+            weight = start.theta.weights[group]
             tensors[f"{place}.{group}"] = weight.detach()
-            for name, moment in racer.optimizer.state.get(weight, {}).items():
+            for name, moment in start.optimizer.state.get(weight, {}).items():
                 tensors[f"{place}.{group}.{name}"] = torch.as_tensor(moment)
     counts = {"done": state.done, "tried": state.tried, "skipped": state.skipped}
     counts |= {"steps": state.steps, "race_steps": state.race_steps}
-    losses = [racer.loss for racer in state.racers]
+    losses = [start.loss for start in state.starts]
     note = {"schema": "eos.checkpoint/1", **counts, "losses": losses, "facts": state.facts}
     data = save({k: v.contiguous() for k, v in tensors.items()}, {"eos": json.dumps(note)})
     write_atomically(folder / CHECKPOINT, data)
@@ -144,13 +144,13 @@ def load_state(folder: Path, state: State) -> bool:
     state.done, state.tried, state.skipped = note["done"], note["tried"], note["skipped"]
     state.steps = note.get("steps", state.steps)  # not in files of earlier versions
     state.race_steps = note.get("race_steps", state.race_steps)
-    for place, racer in enumerate(state.racers):
-        racer.loss = note["losses"][place]
+    for place, start in enumerate(state.starts):
+        start.loss = note["losses"][place]
         for group in GROUPS:
-            weight = racer.theta.weights[group]
+            weight = start.theta.weights[group]
             weight.data.copy_(tensors[f"{place}.{group}"])
             if f"{place}.{group}.step" in tensors:
-                racer.optimizer.state[weight] = {
+                start.optimizer.state[weight] = {
                     name: tensors[f"{place}.{group}.{name}"].clone() for name in MOMENTS
                 }
     return True

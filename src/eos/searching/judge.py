@@ -63,7 +63,7 @@ class Judge:
         backbone: the model.
         reader: of the samples.
         batch: the samples, and how many go through the model at once: a *piece*.
-        processes: who shares the work, piece by piece.
+        processes: that share the work, piece by piece.
         text_tokens: the text length that shares of FLOPs assume.
         journal: where measurements are kept; in memory only if None.
         facts: what the measurements belong to; a journal of something else is refused.

@@ -15,7 +15,7 @@ from eos.models.processor import Processor, fingerprint, load_processor
 from eos.models.sharding import shard
 from eos.runs.journal import Journal
 from eos.runs.processes import Processes
-from eos.searching.folder import Racer, State, load_state, prepare
+from eos.searching.folder import StartState, State, load_state, prepare
 from eos.searching.run import Run, Watch, logged, note_skipped, skipped_journal
 from eos.searching.schedule import first_theta, lengthen, steps_of, turn_at
 from eos.searching.settings import SearchConfig
@@ -47,7 +47,7 @@ def open_run(
     facts["data"] = sources[0].describe()
     state = _first_state(backbone, config, facts, visual_tokens=tokens)
     if processes.main:
-        prepare(folder, config, backbone, sites=len(state.racers[0].theta.sites))
+        prepare(folder, config, backbone, sites=len(state.starts[0].theta.sites))
     processes.wait()
     load_state(folder, state)
     processes.wait()
@@ -108,7 +108,7 @@ def _first_state(
     backbone: Backbone, config: SearchConfig, facts: dict[str, str], *, visual_tokens: int
 ) -> State:
     """Begin: every start's Θ and optimiser, for as many visual tokens as the first image has."""
-    racers = []
+    starts = []
     for start in range(len(config.names)):
         theta = first_theta(
             config,
@@ -120,8 +120,8 @@ def _first_state(
         optimizer = torch.optim.AdamW(
             theta.weights.values(), lr=config.lr, weight_decay=config.weight_decay
         )
-        racers.append(Racer(theta, optimizer))
-    return State(racers, facts, steps=config.steps, race_steps=config.race_steps)
+        starts.append(StartState(theta, optimizer))
+    return State(starts, facts, steps=config.steps, race_steps=config.race_steps)
 
 
 def _lengthened(config: SearchConfig, state: State) -> SearchConfig:
@@ -131,8 +131,8 @@ def _lengthened(config: SearchConfig, state: State) -> SearchConfig:
     if raced != config.race_steps:
         config = config.model_copy(update={"race": raced / config.steps})
     if state.steps != config.steps:
-        for start, racer in enumerate(state.racers):
+        for start, own in enumerate(state.starts):
             step = steps_of(before, start, done=state.done, winner=state.winner)
-            lengthen(racer.theta, before, config, step=step)
+            lengthen(own.theta, before, config, step=step)
     state.steps = config.steps
     return config

@@ -20,6 +20,7 @@ from eos.models.processor import Processor, fingerprint, load_processor, model_n
 from eos.models.sharding import shard
 from eos.runs.journal import Journal
 from eos.runs.processes import Processes
+from eos.searching.baselines import search_randomly, search_tpe
 from eos.searching.curves import Profile
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
@@ -28,7 +29,6 @@ from eos.searching.judge import Judge
 from eos.searching.moves import pruning
 from eos.searching.profile import measure_profile
 from eos.searching.refine import refine
-from eos.searching.rivals import search_randomly, search_tpe
 from eos.searching.run import (
     AT_LEAST,
     MOST_SKIPPED,
@@ -53,7 +53,7 @@ SEARCHED = (
 
 @dataclass
 class Search:
-    """A search for plans on its way: the model, the samples, what was measured.
+    """A search for plans in progress: the model, the samples, what was measured.
 
     The first ``pieces`` of the judge's samples decide between plans, the others confirm.
     """

@@ -1,4 +1,4 @@
-"""Run: a search on its way, what it notes, and how it is kept."""
+"""Run: the state of a descent, its log, and its checkpoints."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -95,7 +95,7 @@ def check_finite(run: Run, found: StepGradients, batch: Batch, turn: Turn) -> No
 
 def note_step(run: Run, turn: Turn, found: StepGradients, *, norm: float) -> None:
     """Log every term and every variable of a step, and show where the search is."""
-    config, theta = run.config, run.state.racers[turn.start].theta
+    config, theta = run.config, run.state.starts[turn.start].theta
     schedule = theta.retain_schedule()
     ratio = cost.flops_ratio(
         schedule,
@@ -177,7 +177,7 @@ def keep_state(run: Run) -> None:
         run.history.flush()
         done = max(run.state.done - 1, 0)
         turn = turn_at(run.config, done, winner=run.state.winner)
-        save_state(run.folder, run.state, theta=run.state.racers[turn.start].theta)
+        save_state(run.folder, run.state, theta=run.state.starts[turn.start].theta)
 
 
 def _entry(

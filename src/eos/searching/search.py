@@ -20,8 +20,8 @@ from eos.searching.explore import Found
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
+from eos.searching.plan_to_theta import theta_of
 from eos.searching.planner import Search, find_plans, open_search
-from eos.searching.points import theta_of
 from eos.searching.result import SearchResult
 from eos.searching.run import (
     Run,
@@ -99,9 +99,9 @@ def descend(run: Run) -> None:
     config, state = run.config, run.state
     while state.done < total_turns(config):
         turn = turn_at(config, state.done, winner=state.winner)
-        racer = state.racers[turn.start]
+        start = state.starts[turn.start]
         torch.manual_seed(config.seed + turn.step)  # whatever is random follows from the step
-        set_temperatures(racer.theta, config, step=turn.step)
+        set_temperatures(start.theta, config, step=turn.step)
         batch = run.reader.batch(
             turn.step,
             seed=config.seed,
@@ -111,7 +111,7 @@ def descend(run: Run) -> None:
         )
         found = find_gradients(
             run.backbone,
-            racer.theta,
+            start.theta,
             config=config,
             budget=drawn_budget(config, turn.step),
             reader=run.reader,
@@ -122,15 +122,15 @@ def descend(run: Run) -> None:
         )
         check_finite(run, found, batch, turn)
         limit = float("inf") if config.clip is None else config.clip
-        norm = torch.nn.utils.clip_grad_norm_(racer.theta.parameters(), limit)
+        norm = torch.nn.utils.clip_grad_norm_(start.theta.parameters(), limit)
         note_step(run, turn, found, norm=float(norm))
         note_skipped(run.unused, state.done, batch.skipped)
-        racer.optimizer.param_groups[0]["lr"] = learning_rate(config, turn.step)
-        racer.optimizer.step()
+        start.optimizer.param_groups[0]["lr"] = learning_rate(config, turn.step)
+        start.optimizer.step()
         state.done += 1
         if turn.step + 1 == config.race_steps:
-            racer.loss = _validated(run, racer.theta)
-        sharpen(racer.theta, config, step=turn.step)
+            start.loss = _validated(run, start.theta)
+        sharpen(start.theta, config, step=turn.step)
         keep_step(run, found)
 
 
@@ -144,7 +144,7 @@ def _validated(run: Run, theta: Theta) -> float:
 def _answer(run: Run) -> SearchResult:
     """Turn Θ into a plan, measure what that costs, and write both; a finished run is read."""
     config, start = run.config, run.config.names[run.state.winner]
-    theta, path = run.state.racers[run.state.winner].theta, run.folder / "plan.json"
+    theta, path = run.state.starts[run.state.winner].theta, run.folder / "plan.json"
     set_temperatures(theta, config, step=config.steps - 1)
     finished = path.exists()
     if finished:

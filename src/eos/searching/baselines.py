@@ -1,7 +1,7 @@
-"""Rivals: random search and Optuna's TPE over the same space, for the same compute.
+"""Baselines: random search and Optuna's TPE over the same space, for the same compute.
 
-The baselines of any architecture search. Both draw plans, measure each on all validation
-samples, and keep the best until the compute is spent.
+Both draw plans, measure each on all validation samples, and keep the best until the compute is
+spent.
 """
 
 from random import Random
@@ -17,7 +17,7 @@ from eos.space.plan import Plan
 from eos.space.step import Operator, Step
 
 WORST = 1.0  # disagreement of a proposal that no plan can be made of
-DULL = 200  # proposals in a row without a new plan after which TPE is stopped
+MAX_REPEATS = 200  # proposals in a row without a new plan after which TPE is stopped
 
 
 def search_randomly(judge: Judge, space: Space, *, pieces: int, passes: float, seed: int) -> Found:
@@ -66,17 +66,17 @@ def search_tpe(judge: Judge, space: Space, *, pieces: int, passes: float, seed: 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     start, best, stages = judge.passes, None, []
-    tried = dull = 0
-    while best is None or (judge.passes - start < passes and dull < DULL):
+    tried = repeats = 0
+    while best is None or (judge.passes - start < passes and repeats < MAX_REPEATS):
         trial, before = study.ask(), judge.passes
         plan = propose(trial, space)
         if plan is None:
             study.tell(trial, WORST)
-            dull += 1
+            repeats += 1
             continue
         new = measured(judge, plan, range(pieces))
         study.tell(trial, new.mean)
-        dull = dull + 1 if judge.passes == before else 0
+        repeats = repeats + 1 if judge.passes == before else 0
         tried += 1
         if best is None or new.mean < best.mean:
             best = new
