@@ -40,8 +40,7 @@ def open_run(
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
     reader, validation_reader = (Reader(source, *rest) for source in sources)
-    at_once = config.at_once
-    validation_batch = validation_reader.first(config.validation.samples, at_once=at_once)
+    validation_batch = validation_reader.first(config.validation.samples, at_once=config.at_once)
     tokens = validation_reader.visual_tokens(backbone, validation_batch)
     facts = {"backbone": fingerprint(backbone.model), "validation": sources[1].describe()}
     facts["data"] = sources[0].describe()

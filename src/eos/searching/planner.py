@@ -66,7 +66,6 @@ class Search:
     processes: Processes
     folder: Path
     visual_tokens: int
-    name: str
     unused: Journal
     watch: Watch | None = None
 
@@ -114,11 +113,8 @@ def open_search(
         backbone, validation, batch, processes, config.objective.text_length, trials, facts=facts
     )
     processes.wait()
-    name = model_name(backbone.model)
     pieces = min(deciding, len(judge.pieces))
-    return Search(
-        backbone, config, judge, pieces, train, processes, folder, tokens, name, unused, watch
-    )
+    return Search(backbone, config, judge, pieces, train, processes, folder, tokens, unused, watch)
 
 
 def find_plans(search: Search) -> dict[int, Found]:
@@ -183,7 +179,6 @@ def find_profile(search: Search) -> Profile:
         judge,
         scorers,
         visual_tokens=search.visual_tokens,
-        name=search.name,
         pieces=min(ceil(config.explore.profile_samples / at_once), search.pieces),
         best=config.explore.best_scorers,
         operator=pruning(config.mass),
@@ -254,10 +249,11 @@ def works_early(score: str) -> bool:
 
 
 def _check_fits(profile: Profile, scorers: Mapping[int, Any], search: Search) -> None:
-    problems, fingerprint = [], search.judge.facts["backbone"]
+    problems, name = [], model_name(search.backbone.model)
+    fingerprint = search.judge.facts["backbone"]
     if profile.fingerprint != fingerprint:
         problems.append(
-            f"expected a profile of this backbone ({search.name}, {fingerprint}); found one of "
+            f"expected a profile of this backbone ({name}, {fingerprint}); found one of "
             f"{profile.backbone}, {profile.fingerprint}"
         )
     if profile.visual_tokens != search.visual_tokens:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from eos.estimates import estimate
+from eos.models.processor import model_name
 from eos.searching.curves import Point, Profile, screening_count
 from eos.searching.judge import Judge
 from eos.space.plan import Plan
@@ -39,7 +40,6 @@ def measure_profile(
     scorers: Mapping[int, Sequence[str]],
     *,
     visual_tokens: int,
-    name: str,
     pieces: int,
     best: int,
     operator: Operator,
@@ -51,7 +51,6 @@ def measure_profile(
         judge: measures plans; its facts name the weights and the samples.
         scorers: names by site.
         visual_tokens: of the model.
-        name: of the model.
         pieces: how many pieces of samples the curves are measured on.
         best: how many scorers of a site are measured at all counts.
         operator: what becomes of dropped tokens.
@@ -84,7 +83,7 @@ def measure_profile(
         cells = [cell for cell in dense if piece not in screened or cell[2] != keep]
         measure(cells, piece, len(screened) + piece + 1)
     return Profile(
-        backbone=name,
+        backbone=model_name(backbone.model),
         fingerprint=judge.facts["backbone"],
         data=judge.facts["validation"],
         num_layers=backbone.num_layers,
