@@ -10,7 +10,7 @@ from eos.engine.relaxation import Relaxation, RelaxedTheta
 from eos.engine.search_pass import labelled_pass
 from eos.models.attention import key_feature
 from eos.operator.operate import mass_received
-from eos.searching.points import theta_of
+from eos.searching.plan_to_theta import theta_of
 from eos.testing.tiny import tiny_backbone, tiny_inputs
 
 NEAREST = Operator(tau=0.0, mass=1.0)

@@ -15,11 +15,11 @@ import eos
 from eos import ConfigError, Plan, SearchConfig, Theta, cli
 from eos.data.settings import WorldData
 from eos.data.sources import open_source
+from eos.searching.baselines import search_randomly
 from eos.searching.curves import Profile
 from eos.searching.moves import OPERATORS
-from eos.searching.planner import open_search, scorers_by_site, space_of
+from eos.searching.planner import budget_space, open_search, scorers_by_site
 from eos.searching.refine import refined_steps, signal_to_noise
-from eos.searching.rivals import search_randomly
 from eos.searching.search import search as find
 from tests.test_search_cli import launched
 
@@ -198,7 +198,8 @@ def test_random_search_finds_the_best_of_all_its_plans(backbone, tmp_path):
     options = {"processor": None, "folder": tmp_path, "watch": None}
     config = SearchConfig(**{**SMALL, "method": "random", "passes": 30.0, "batch": 1})
     opened = open_search(backbone, (open_source(WORLD), open_source(WORLD)), config, **options)
-    space, judge, pieces = space_of(opened, 64), opened.judge, opened.pieces
+    space = budget_space(opened.config, backbone, 64, visual_tokens=opened.visual_tokens)
+    judge, pieces = opened.judge, opened.pieces
     found = search_randomly(judge, space, pieces=pieces, passes=30.0, seed=3)
     tried = found.stages[-1].tried
     measured = len((tmp_path / "trials.jsonl").read_text().splitlines()) - 1

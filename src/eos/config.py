@@ -62,13 +62,7 @@ class Artifact(Checked):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read and check a JSON file, or a YAML file by its suffix."""
-        form, parse = ("YAML", yaml.safe_load) if _is_yaml(path) else ("JSON", json.loads)
-        try:
-            data = parse(Path(path).read_text(encoding="utf-8"))
-        except OSError as failure:
-            raise cls.error(f"cannot read {path}: {failure.strerror}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, yaml.YAMLError) as failure:
-            raise cls.error(f"{path} is not {form}: {failure}") from None
+        data = read_document(path, error=cls.error)
         if not isinstance(data, dict):
             raise cls.error(f"{path}: expected keys with values, found {type(data).__name__}")
         try:
@@ -86,19 +80,23 @@ class Artifact(Checked):
         return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def _is_yaml(path: str | Path) -> bool:
-    return Path(path).suffix in (".yaml", ".yml")
+def read_document(
+    path: str | Path, *, as_yaml: bool = False, error: type[EosError] = ConfigError
+) -> Any:
+    """Parse a JSON file; a YAML file by its suffix, or whatever its name with ``as_yaml``."""
+    as_yaml = as_yaml or Path(path).suffix in (".yaml", ".yml")
+    form, parse = ("YAML", yaml.safe_load) if as_yaml else ("JSON", json.loads)
+    try:
+        return parse(Path(path).read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise error(f"cannot read {path}: {failure.strerror}") from None
+    except (ValueError, yaml.YAMLError) as failure:
+        raise error(f"{path} is not {form}: {failure}") from None
 
 
 def read_schema(path: str | Path) -> str:
     """Read which schema a JSON or YAML file names; "None" if it names none."""
-    form, parse = ("YAML", yaml.safe_load) if _is_yaml(path) else ("JSON", json.loads)
-    try:
-        data = parse(Path(path).read_text(encoding="utf-8"))
-    except OSError as failure:
-        raise ConfigError(f"cannot read {path}: {failure.strerror}") from None
-    except (ValueError, yaml.YAMLError) as failure:
-        raise ConfigError(f"{path} is not {form}: {failure}") from None
+    data = read_document(path)
     return str(data.get("schema")) if isinstance(data, dict) else "none"
 
 

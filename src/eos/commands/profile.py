@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eos.data.samples import Source
     from eos.models.backbone import Backbone
     from eos.searching.curves import Profile
+    from eos.searching.run import Status
     from eos.searching.settings import SearchConfig
 
 WIDTH = 100  # of tables that go to a file
@@ -91,9 +92,9 @@ def profile_watched(
 
     with progress_bar("profile", quiet=quiet) as update:
 
-        def watch(stage: str, done: int, total: int) -> None:
-            update(done, total)
+        def watch(status: "Status") -> None:
+            update(status.done, status.total)
 
-        options = {"processor": None, "folder": out, "watch": watch}
         with locked(out, main=Processes().main):
-            return find_profile(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
+            opened = open_search(backbone, sources, config, processor=None, folder=out, watch=watch)
+            return find_profile(opened)

@@ -16,6 +16,7 @@ from torch import Tensor
 from eos.data.order import choices
 from eos.data.samples import Sample, Skipped, Source, UnusableError
 from eos.errors import DataError
+from eos.models.backbone import Backbone
 from eos.models.processor import Processor
 from eos.tokens import IGNORED
 
@@ -125,6 +126,11 @@ class Reader:
         if not answered:
             raise DataError(f"expected usable samples in {self.source.describe()}, found none")
         return Batch(tuple(answered), tuple(skipped), at_once)
+
+    def visual_tokens(self, backbone: Backbone, batch: Batch) -> int:
+        """Count the visual tokens of a batch's first sample."""
+        inputs, _ = self.inputs(batch.answered[:1])
+        return int(backbone.visual_mask(inputs["input_ids"]).sum())
 
     def inputs(self, piece: Sequence[Answered]) -> tuple[dict[str, Any], Tensor]:
         """Encode samples: the model's inputs, and labels ``[B, T]`` with -100 but on answers."""

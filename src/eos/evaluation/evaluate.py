@@ -25,7 +25,7 @@ from eos.evaluation.specs import named_plans
 from eos.evaluation.summary import summarise
 from eos.evaluation.tasks import Item, Task
 from eos.models.backbone import Backbone, load_backbone
-from eos.models.devices import device_of
+from eos.models.devices import environment_of
 from eos.models.processor import (
     Processor,
     fingerprint,
@@ -34,7 +34,6 @@ from eos.models.processor import (
     model_name,
     text_length,
 )
-from eos.runs.environment import environment
 from eos.runs.files import write_atomically
 from eos.runs.lock import locked
 from eos.runs.processes import Processes
@@ -181,11 +180,7 @@ class _Evaluation:
         missing = [name for name in self._counts if not self._complete(name)]
         if missing and self.processes.main:
             model = self.answerer.backbone.model
-            found = environment(
-                seed=self.settings.seed,
-                device=str(device_of(model)),
-                dtype=str(model.dtype).removeprefix("torch."),
-            )
+            found = environment_of(model, seed=self.settings.seed)
             write_atomically(folder / "env.json", json.dumps(found, indent=2) + "\n")
         for family in missing:
             step = self.task.in_memory or IN_MEMORY

@@ -106,8 +106,7 @@ def measure_fidelity(
             f"expected samples for two batches at least, which standard errors need; found "
             f"{len(batch.answered)} in batches of {batch.at_once or len(batch.answered)}"
         )
-    inputs, _ = reader.inputs(batch.answered[:1])
-    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
+    tokens = reader.visual_tokens(backbone, batch)
     comparison = Comparison(
         backbone, tokens, fractions, SLOPE_METHODS if methods is None else methods, score
     )

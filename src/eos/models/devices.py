@@ -4,17 +4,26 @@ A weight that is offloaded, to memory or disk, is on no device until accelerate 
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from eos.models.sharding import whole
+from eos.runs.environment import environment
 
 
 def default_device() -> torch.device:
     """Give the accelerator that torch sees, else the CPU."""
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return found or torch.device("cpu")
+
+
+def environment_of(model: PreTrainedModel, *, seed: int) -> dict[str, Any]:
+    """Describe versions, machine, device and precision of a run of a model."""
+    dtype = str(model.dtype).removeprefix("torch.")
+    return environment(seed=seed, device=str(device_of(model)), dtype=dtype)
 
 
 def device_of(module: nn.Module) -> torch.device:

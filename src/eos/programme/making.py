@@ -38,8 +38,8 @@ def make_profile(workshop: Workshop, progress: Progress, *, spec: SearchSpec) ->
         return
     config = config_of(workshop.scope, spec)
 
-    def watch(stage: str, done: int, total: int) -> None:
-        progress(done, total, stage)
+    def watch(status: Status) -> None:
+        progress(status.done, status.total, status.start)
 
     folder = workshop.run_folder(spec.name)
     with locked(folder):

@@ -10,11 +10,10 @@ from eos.evaluation.answering import Answerer
 from eos.evaluation.evaluate import DEFAULT_SPLIT
 from eos.evaluation.tasks import Task, find_task
 from eos.models.backbone import Backbone, load_backbone
-from eos.models.devices import device_of
+from eos.models.devices import environment_of
 from eos.models.processor import fingerprint, load_processor, locate, model_name, text_length
 from eos.programme.pieces import digest_of
 from eos.programme.scope import Scope
-from eos.runs.environment import environment
 from eos.searching.files import read_config
 from eos.sizes import Dims
 from eos.space.plan import Plan
@@ -90,11 +89,7 @@ class Workshop:
             num_layers=self.backbone.num_layers,
             dims=self.backbone.dims,
             text_tokens=text_length(model),
-            environment=environment(
-                seed=self.scope.seed,
-                device=str(device_of(model)),
-                dtype=str(model.dtype).removeprefix("torch."),
-            ),
+            environment=environment_of(model, seed=self.scope.seed),
         )
 
     def run_folder(self, name: str) -> Path:

@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 
 import torch
@@ -29,7 +28,7 @@ OTHERS = {  # which would take the model out of our hands
 
 
 class Processes:
-    """Who takes part in a run, and which of them this is.
+    """The processes of a run, and which of them this is.
 
     Attributes:
         rank: of this process.
@@ -58,7 +57,7 @@ class Processes:
 
     @property
     def main(self) -> bool:
-        """Whether this process writes files and talks."""
+        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def slots(self, batch: int) -> range:
@@ -110,11 +109,11 @@ class Processes:
         return [int(x) for part in found for x in part.tolist() if x >= 0]
 
     def wait(self) -> None:
-        """Go on when all are here."""
+        """Wait until all processes have called this."""
         self._state.wait_for_everyone()
 
     def leave(self) -> None:
-        """Part from the others."""
+        """End the process group."""
         if self.count > 1:
             self._state.destroy_process_group()
 
@@ -122,27 +121,20 @@ class Processes:
         return torch.device("cpu") if dist.get_backend() == "gloo" else self.device
 
 
-@dataclass
-class Stopping:
-    """Whether a signal requested the end of the run."""
-
-    requested: bool = field(default=False)
-
-
 @contextmanager
-def stoppable() -> Iterator[Stopping]:
-    """Turn the first Ctrl-C, or a polite request to end, into a flag; the second ends at once."""
-    stopping = Stopping()
+def stoppable() -> Iterator[threading.Event]:
+    """Set an event at the first SIGINT (Ctrl-C) or SIGTERM; the second one ends at once."""
+    stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield stopping  # only the main thread hears signals
+        yield stopping  # only the main thread receives signals
         return
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stopping.requested:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set():
             raise KeyboardInterrupt
-        stopping.requested = True
+        stopping.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stopping
     finally:

@@ -26,7 +26,7 @@ from eos.searching.paths import predicted_loss, read_costs, shortest_path, singl
 from eos.searching.race import Entrant, race, rungs
 from eos.searching.space import Space
 from eos.space.plan import Plan
-from eos.space.step import Operator, Step
+from eos.space.step import Step
 
 CAUTIONS = (0.0, 1.0)  # standard errors added to a profile for the first paths
 STARTS = 2  # operators that paths start with: pruning, merging
@@ -78,7 +78,7 @@ def candidates(profile: Profile, space: Space, *, paths: int, seed: int) -> list
     if not any(found):  # FLOPs are rounded up on a path, and the limit may be met without that
         found = [single_step(costs, site, space) for costs in read for site in costs.loss]
     plans = [
-        space.plan(_with_operator(steps, operator))
+        space.plan([step.model_copy(update={"operator": operator}) for step in steps])
         for steps in found
         if steps is not None
         for operator in operators_of(space)[:STARTS]
@@ -159,7 +159,8 @@ def confirm(found: Found, judge: Judge, pieces: range) -> Found:
     The winner of many comparisons looks better on their samples than it is; fresh ones tell whether
     a later stage has gained anything.
     """
-    plans = [replace_steps(found.best.plan, stage.steps) for stage in found.stages]
+    last = found.best.plan
+    plans = [last.model_copy(update={"steps": stage.steps}) for stage in found.stages]
     entrants = [measured(judge, plan, pieces) for plan in dict.fromkeys(plans)]
     best = min(entrants, key=lambda entrant: entrant.mean)
     noted = stage("confirmed", judge, best, tried=len(entrants))
@@ -169,12 +170,3 @@ def confirm(found: Found, judge: Judge, pieces: range) -> Found:
 def measured(judge: Judge, plan: Plan, pieces: Iterable[int]) -> Entrant:
     """Measure one plan."""
     return Entrant(plan, judge.disagreement([plan], pieces)[0])
-
-
-def replace_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
-    """Make the plan of other steps for the same model."""
-    return plan.model_copy(update={"steps": tuple(steps)})
-
-
-def _with_operator(steps: Sequence[Step], operator: Operator) -> list[Step]:
-    return [step.model_copy(update={"operator": operator}) for step in steps]

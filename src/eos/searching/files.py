@@ -1,6 +1,7 @@
 """Files: configurations by name or path, with values of the command line on top."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
@@ -9,6 +10,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from eos.config import read_document
 from eos.errors import ConfigError, numbered
 from eos.runs.files import write_atomically
 from eos.searching.settings import SearchConfig
@@ -39,7 +41,7 @@ def purpose(path: Path) -> str:
 
 def read_config(source: str | Path | None = None, changes: Sequence[str] = ()) -> SearchConfig:
     """Read a configuration by name or path; ``key=value`` changes win, also ``false`` and ``0``."""
-    path = _find(DEFAULT if source is None else source)
+    path = _find(source)
     data = _read(path)
     try:
         return SearchConfig(**changed(data, changes))
@@ -49,12 +51,7 @@ def read_config(source: str | Path | None = None, changes: Sequence[str] = ()) -
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as failure:
-        raise ConfigError(f"cannot read {path}: {failure.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as failure:
-        raise ConfigError(f"{path} is not YAML: {failure}") from None
+    data = read_document(path, as_yaml=True)
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected keys with values, found {type(data).__name__}")
@@ -65,13 +62,13 @@ def trace_values(
     source: str | Path | None = None, changes: Sequence[str] = ()
 ) -> list[TracedValue]:
     """List every value of a configuration with where it comes from."""
-    path = _find(DEFAULT if source is None else source)
+    path = _find(source)
     config = read_config(source, changes)
-    given = dict(_leaves(changed(_read(path), changes)))
+    given = dict(leaves(changed(_read(path), changes)))
     named = f"config {path.stem}" if path in configs().values() else str(path)
     typed = [change.partition("=")[0] for change in changes]
     found = []
-    for key, value in _leaves(config.model_dump(mode="json", by_alias=True)):
+    for key, value in leaves(config.model_dump(mode="json", by_alias=True)):
         origin = "default"
         if any(key == name or key.startswith(f"{name}.") for name in typed):
             origin = "command line"
@@ -81,10 +78,11 @@ def trace_values(
     return found
 
 
-def _leaves(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """List the values of nested mappings by their keys, joined by dots."""
     for key, value in data.items():
         if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{before}{key}.")
+            yield from leaves(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value
 
@@ -100,7 +98,7 @@ def _is_valid(data: dict[str, Any]) -> bool:
 
 def changed(data: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """Put ``key=value`` into a configuration; dots lead inside, values are YAML."""
-    result, problems = _copied(data), []
+    result, problems = deepcopy(data), []
     # another kind has other keys, so it is set before them, wherever it stands
     for change in sorted(changes, key=lambda given: ".kind=" not in given):
         key, equals, text = change.partition("=")
@@ -131,7 +129,9 @@ def write_config(path: Path, config: SearchConfig) -> None:
     write_atomically(path, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
 
 
-def _find(source: str | Path) -> Path:
+def _find(source: str | Path | None) -> Path:
+    """Find a configuration by name or path; the default one if None."""
+    source = DEFAULT if source is None else source
     known = configs()
     if str(source) in known:
         return known[str(source)]
@@ -146,7 +146,3 @@ def _find(source: str | Path) -> Path:
         f"expected a YAML file, the folder of a run, or one of {', '.join(known)}; found "
         f"{str(source)!r}{hint}"
     )
-
-
-def _copied(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: _copied(x) if isinstance(x, dict) else x for key, x in data.items()}

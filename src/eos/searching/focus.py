@@ -47,16 +47,12 @@ def focused(
         chosen = drawn(chances, Random(f"eos {seed} focus"))
         weights = size / len(pool) / chances[chosen]
     named = hashlib.sha256(str(chosen).encode()).hexdigest()[:16]
-    return Judge(
-        judge.backbone,
-        judge.reader,
-        replace(judge.batch, answered=tuple(pool[i] for i in chosen), skipped=()),
-        judge.processes,
-        judge.text_tokens,
-        Journal(path),
+    return replace(
+        judge,
+        batch=replace(judge.batch, answered=tuple(pool[i] for i in chosen), skipped=()),
+        journal=Journal(path),
         facts={**judge.facts, "samples": named},
         weights=weights,
-        passes=judge.passes,
     )
 
 

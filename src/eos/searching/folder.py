@@ -6,7 +6,9 @@ names the samples that were not used. No pickle is written or read.
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from eos.errors import ConfigError
+from eos.models.backbone import Backbone
+from eos.models.devices import environment_of
 from eos.runs.files import write_atomically
 from eos.runs.identity import check_same
 from eos.searching.files import read_config, write_config
 from eos.searching.settings import SearchConfig
-from eos.space.activations import GROUPS
+from eos.space.activations import GROUPS, Group
 from eos.space.theta import Theta
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -29,8 +33,8 @@ SPARE = 8 * 2**20  # bytes that files besides the history need at most
 
 
 @dataclass
-class Racer:
-    """One start on its way: Θ, its optimiser, and its validation loss once raced."""
+class StartState:
+    """State of one start: Θ, its optimiser, and its validation loss after the race."""
 
     theta: Theta
     optimizer: torch.optim.AdamW
@@ -42,7 +46,7 @@ class State:
     """Where a run is.
 
     Attributes:
-        racers: every start.
+        starts: every start.
         facts: backbone and data of the run; a resumed run must find the same.
         done: steps done, of all starts together.
         tried: samples looked at, and
@@ -51,7 +55,7 @@ class State:
         race_steps: how many of them each start had before the best continued.
     """
 
-    racers: list[Racer]
+    starts: list[StartState]
     facts: dict[str, str]
     done: int = 0
     tried: int = 0
@@ -62,11 +66,11 @@ class State:
     @property
     def winner(self) -> int:
         """Index of the start that continues: the lowest loss, the first of equals."""
-        losses = [float("inf") if racer.loss is None else racer.loss for racer in self.racers]
+        losses = [float("inf") if start.loss is None else start.loss for start in self.starts]
         return losses.index(min(losses))
 
 
-def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], sites: int) -> None:
+def prepare(folder: Path, config: SearchConfig, backbone: Backbone, *, sites: int) -> None:
     """Write the settings of a run; report a folder that cannot be used before the first step."""
     path = folder / "config.yaml"
     if path.exists():
@@ -76,6 +80,7 @@ def prepare(folder: Path, config: SearchConfig, *, environment: dict[str, Any], 
     if (folder / "plan.json").exists():
         return  # finished: what is there was made in the environment that it names
     write_config(path, config)
+    environment = environment_of(backbone.model, seed=config.seed)
     write_atomically(folder / "env.json", json.dumps(environment, indent=2) + "\n")
     lines = config.steps * len(config.names) // config.log_every + 1
     needed = SPARE + lines * (600 + 170 * sites)
@@ -100,18 +105,26 @@ def _take_up(folder: Path, before: SearchConfig, config: SearchConfig) -> None:
         finished.replace(folder / f"plan.after-{before.steps}-steps.json")
 
 
+def json_values(theta: Theta, groups: Sequence[Group]) -> dict[Group, list[float | str]]:
+    """Θ's values by group and site; infinities, which JSON does not have, as words."""
+    return {
+        group: [x if isfinite(x) else str(x) for x in theta.value(group).tolist()]
+        for group in groups
+    }
+
+
 def save_state(folder: Path, state: State, *, theta: Theta) -> None:
     """Write the checkpoint, and ``theta`` for people, each in one step."""
     tensors: dict[str, Tensor] = {}
-    for place, racer in enumerate(state.racers):
+    for place, start in enumerate(state.starts):
         for group in GROUPS:
-            weight = racer.theta.weights[group]
+            weight = start.theta.weights[group]
             tensors[f"{place}.{group}"] = weight.detach()
-            for name, moment in racer.optimizer.state.get(weight, {}).items():
+            for name, moment in start.optimizer.state.get(weight, {}).items():
                 tensors[f"{place}.{group}.{name}"] = torch.as_tensor(moment)
     counts = {"done": state.done, "tried": state.tried, "skipped": state.skipped}
     counts |= {"steps": state.steps, "race_steps": state.race_steps}
-    losses = [racer.loss for racer in state.racers]
+    losses = [start.loss for start in state.starts]
     note = {"schema": "eos.checkpoint/1", **counts, "losses": losses, "facts": state.facts}
     data = save({k: v.contiguous() for k, v in tensors.items()}, {"eos": json.dumps(note)})
     write_atomically(folder / CHECKPOINT, data)
@@ -131,13 +144,13 @@ def load_state(folder: Path, state: State) -> bool:
     state.done, state.tried, state.skipped = note["done"], note["tried"], note["skipped"]
     state.steps = note.get("steps", state.steps)  # not in files of earlier versions
     state.race_steps = note.get("race_steps", state.race_steps)
-    for place, racer in enumerate(state.racers):
-        racer.loss = note["losses"][place]
+    for place, start in enumerate(state.starts):
+        start.loss = note["losses"][place]
         for group in GROUPS:
-            weight = racer.theta.weights[group]
+            weight = start.theta.weights[group]
             weight.data.copy_(tensors[f"{place}.{group}"])
             if f"{place}.{group}.step" in tensors:
-                racer.optimizer.state[weight] = {
+                start.optimizer.state[weight] = {
                     name: tensors[f"{place}.{group}.{name}"].clone() for name in MOMENTS
                 }
     return True

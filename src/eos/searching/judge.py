@@ -13,7 +13,7 @@ was interrupted runs again, finds what it measured there, and decides as it woul
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from torch.nn.functional import log_softmax
 
 from eos.data.batches import Answered, Batch, Reader
 from eos.engine.reduced import reads_vision
+from eos.engine.relaxation import RelaxedTheta
 from eos.engine.search_pass import labelled_pass
 from eos.models.backbone import Backbone
 from eos.models.memory import remembering
@@ -35,6 +36,7 @@ from eos.tokens import IGNORED
 
 CACHED = 2**30  # bytes of the full model's features and answers that are kept at most
 DIGITS = 6  # of a disagreement in the journal
+Mark: TypeAlias = tuple[float, frozenset[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,6 @@ class Known:
         return sum(x.nbytes for x in [self.answers, self.labels, *features])
 
 
-@dataclass(frozen=True)
-class Mark:
-    """How much compute was counted, and for which measurements."""
-
-    passes: float
-    counted: frozenset[tuple[str, int]]
-
-
 @dataclass
 class Judge:
     """Measures plans on the pieces of one batch of samples.
@@ -69,7 +63,7 @@ class Judge:
         backbone: the model.
         reader: of the samples.
         batch: the samples, and how many go through the model at once: a *piece*.
-        processes: who shares the work, piece by piece.
+        processes: that share the work, piece by piece.
         text_tokens: the text length that shares of FLOPs assume.
         journal: where measurements are kept; in memory only if None.
         facts: what the measurements belong to; a journal of something else is refused.
@@ -87,11 +81,11 @@ class Judge:
     facts: dict[str, str] = field(default_factory=dict)
     weights: Tensor | None = None
     passes: float = 0.0
-    _memo: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    _cache: dict[int, Known] = field(default_factory=dict)
-    _counted: set[tuple[str, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self._memo: dict[tuple[str, int], list[float]] = {}
+        self._cache: dict[int, Known] = {}
+        self._counted: set[tuple[str, int]] = set()
         self._pieces = list(self.batch.pieces())
         if self.journal is not None:
             self._open(self.journal)
@@ -110,13 +104,13 @@ class Judge:
             journal.append(0, {"facts": self.facts})
             journal.flush()
 
-    def mark(self) -> "Mark":
-        """Remember what was counted up to here."""
-        return Mark(self.passes, frozenset(self._counted))
+    def mark(self) -> Mark:
+        """Give the compute so far, and the measurements that it was counted for."""
+        return self.passes, frozenset(self._counted)
 
-    def restart(self, mark: "Mark") -> None:
+    def restart(self, mark: Mark) -> None:
         """Count compute on from a mark, as if nothing had been measured since."""
-        self.passes, self._counted = mark.passes, set(mark.counted)
+        self.passes, self._counted = mark[0], set(mark[1])
 
     @property
     def pieces(self) -> range:
@@ -139,15 +133,10 @@ class Judge:
         rows = [[x for piece in pieces for x in self._memo[name, piece]] for name in names]
         size = sum(len(self._pieces[piece]) for piece in pieces)
         found = torch.tensor(rows, dtype=torch.float64).view(len(names), size)
-        return found if self.weights is None else found * self._weights_of(pieces)
-
-    def _weights_of(self, pieces: Sequence[int]) -> Tensor:
-        """Weights of the samples of pieces, ``[S]``."""
-        assert self.weights is not None
-        sizes = [len(piece) for piece in self._pieces]
-        starts = [sum(sizes[:piece]) for piece in pieces]
-        parts = zip(starts, pieces, strict=True)
-        return torch.cat([self.weights[at : at + sizes[piece]] for at, piece in parts])
+        if self.weights is None:
+            return found
+        weights = torch.split(self.weights, [len(piece) for piece in self._pieces])
+        return found * torch.cat([weights[piece] for piece in pieces])
 
     def count(self, plans: Sequence[Plan], pieces: Iterable[int]) -> None:
         """Add what measuring plans costs the first time, also if the journal knows them."""
@@ -206,17 +195,21 @@ class Judge:
         ) as memory:
             for name, plan in sorted(blind.items(), key=lambda pair: _first(pair[1])):
                 memory.until = _first(plan) if sharing else -1
-                found[name] = self._one(known, plan)
+                found[name] = self.compare(known, plan)
         for name, plan in plans.items():
             if name not in found:  # it reads the vision tower, which must run
-                found[name] = self._one(known, plan)
-        return torch.cat([found[name] for name in plans])
+                found[name] = self.compare(known, plan)
+        return torch.cat([found[name].cpu() for name in plans])
 
-    def _one(self, known: Known, plan: Plan) -> Tensor:
-        output = labelled_pass(self.backbone, plan, inputs=known.inputs, labels=known.labels)
+    def compare(
+        self, known: Known, runs: Plan | RelaxedTheta, *, recompute: bool = False
+    ) -> Tensor:
+        """Run a plan, or Θ with gradients, on a piece: its disagreement, ``[B]``."""
+        output = labelled_pass(
+            self.backbone, runs, inputs=known.inputs, labels=known.labels, recompute=recompute
+        )
         reduced = log_softmax(output.answers, dim=-1)
-        found = disagreement(reduced, known.answers, labels=known.labels)
-        return found.cpu()
+        return disagreement(reduced, known.answers, labels=known.labels)
 
     @torch.no_grad()
     def known(self, piece: int) -> Known:

@@ -41,11 +41,6 @@ class Gap(Frozen):
     gap: Estimate
 
 
-def full_plan(theta: Theta) -> Plan:
-    """Write the full model as a plan without steps."""
-    return Plan(visual_tokens=theta.visual_tokens, num_layers=theta.num_layers, steps=())
-
-
 def sample_losses(
     backbone: Backbone, plans: Mapping[str, Plan], *, reader: Reader, batch: Batch
 ) -> dict[str, list[float]]:
@@ -86,7 +81,8 @@ def measure_gaps(
     theta: Theta, config: SearchConfig, backbone: Backbone, *, reader: Reader, batch: Batch
 ) -> list[Gap]:
     """Compare the full model, Θ's own pass and the plan, for every budget."""
-    plans = {"full": full_plan(theta)}
+    sizes = {"visual_tokens": theta.visual_tokens, "num_layers": theta.num_layers}
+    plans = {"full": Plan(**sizes, steps=())}
     for budget in config.all_budgets:
         seen = theta if not config.budgets else AtBudget(theta, budget)
         plans[f"theta {budget}"] = Plan.from_theta(seen, every_layer=True)

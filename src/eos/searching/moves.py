@@ -5,7 +5,7 @@ number of steps. What it changes in the loss is the slope along that coordinate,
 and in the very context of the plan, so no surrogate stands between the search and what is deployed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from eos.methods.registry import SCORERS
@@ -90,7 +90,7 @@ def _layers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
                 score = step.score if known else ranking[layer][0]
                 yield step.model_copy(update={"layer": layer, "score": score})
 
-    return (_falling(steps) for steps in _each(plan, changes))
+    return (sort_counts(steps) for steps in _each(plan, changes))
 
 
 def _operators(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
@@ -108,7 +108,7 @@ def _scorers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]
 def _numbers(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:
     """Leave a step out, or add one at a free site."""
     for place in range(len(plan.steps) if len(plan.steps) > 1 else 0):
-        yield _ending([*plan.steps[:place], *plan.steps[place + 1 :]], space)
+        yield [*plan.steps[:place], *plan.steps[place + 1 :]]
     if len(plan.steps) < space.max_layers:
         yield from _additions(plan, space, ranking)
 
@@ -127,19 +127,13 @@ def _scores(step: Step, ranking: Ranking) -> Iterator[str]:
             yield mixture({**rest, rival: share})
 
 
-def _falling(steps: Sequence[Step]) -> list[Step]:
-    """Give counts to steps in the order of their layers: fewer tokens the later."""
+def sort_counts(steps: Iterable[Step]) -> list[Step]:
+    """Order steps by layer and hand their counts out again: fewer tokens the later."""
     counts = sorted((step.keep for step in steps), reverse=True)
     ordered = sorted(steps, key=lambda step: step.layer)
     return [
         step.model_copy(update={"keep": keep}) for step, keep in zip(ordered, counts, strict=True)
     ]
-
-
-def _ending(steps: Sequence[Step], space: Space) -> list[Step]:
-    """Let the last of the steps keep the budget."""
-    ordered = sorted(steps, key=lambda step: step.layer)
-    return [*ordered[:-1], ordered[-1].model_copy(update={"keep": space.budget})]
 
 
 def _additions(plan: Plan, space: Space, ranking: Ranking) -> Iterator[list[Step]]:

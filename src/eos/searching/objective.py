@@ -129,10 +129,13 @@ def losses_of(
 ) -> Losses:
     """Evaluate the objective of Θ on what a pass returned, differentiable in all of Θ (Eq. 13)."""
     zero, weights = theta.weights["g"].new_zeros(()), objective.weights
-    predicts = output.logits is not None
+    predicts, aligned = output.logits is not None, zero
+    if output.pairs:
+        relative = objective.align_relative
+        aligned = alignment(output.pairs, layers=output.compared, relative=relative)
     terms = {
         "cross_entropy": sample_cross_entropy(output).mean() if predicts else zero,
-        "align": aligned(output, objective) if output.pairs else zero,
+        "align": aligned,
         "budget": over(theta.expected_schedule()[-1] / budget - 1.0),
         "layers": over(theta.active_layers - objective.max_layers),
         "flops": flops_excess(theta, objective, budget=budget, dims=dims),
@@ -154,12 +157,6 @@ def sample_cross_entropy(output: PassOutput) -> Tensor:
         reduction="none",
     )
     return masked_means(each.view(targets.shape), targets != IGNORED)
-
-
-def aligned(output: PassOutput, objective: Objective) -> Tensor:
-    """Alignment of a pass as the objective has it."""
-    relative = objective.align_relative
-    return alignment(output.pairs, layers=output.compared, relative=relative)
 
 
 def alignment(pairs: Sequence[Aligned], *, layers: int, relative: bool = False) -> Tensor:

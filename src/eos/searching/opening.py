@@ -1,24 +1,21 @@
 """Opening: assemble a run of the descent, and restore its state from the folder."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from eos.data.batches import Batch, Reader
+from eos.data.batches import Reader
 from eos.data.order import held_out
 from eos.data.samples import Source, Subset
 from eos.data.settings import DataConfig, WorldData
 from eos.data.sources import as_source
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
-from eos.models.devices import device_of
 from eos.models.processor import Processor, fingerprint, load_processor
 from eos.models.sharding import shard
-from eos.runs.environment import environment
 from eos.runs.journal import Journal
 from eos.runs.processes import Processes
-from eos.searching.folder import Racer, State, load_state, prepare
+from eos.searching.folder import StartState, State, load_state, prepare
 from eos.searching.run import Run, Watch, logged, note_skipped, skipped_journal
 from eos.searching.schedule import first_theta, lengthen, steps_of, turn_at
 from eos.searching.settings import SearchConfig
@@ -43,15 +40,13 @@ def open_run(
     processor = processor or load_processor(backbone.model)
     rest = (processor, config.answers, config.max_text_tokens)
     reader, validation_reader = (Reader(source, *rest) for source in sources)
-    at_once = config.at_once
-    validation_batch = validation_reader.first(config.validation.samples, at_once=at_once)
-    state = _first_state(
-        backbone, config, validation_reader=validation_reader, validation_batch=validation_batch
-    )
-    state.facts["data"] = sources[0].describe()
+    validation_batch = validation_reader.first(config.validation.samples, at_once=config.at_once)
+    tokens = validation_reader.visual_tokens(backbone, validation_batch)
+    facts = {"backbone": fingerprint(backbone.model), "validation": sources[1].describe()}
+    facts["data"] = sources[0].describe()
+    state = _first_state(backbone, config, facts, visual_tokens=tokens)
     if processes.main:
-        sites = len(state.racers[0].theta.sites)
-        prepare(folder, config, environment=describe_environment(backbone, config), sites=sites)
+        prepare(folder, config, backbone, sites=len(state.starts[0].theta.sites))
     processes.wait()
     load_state(folder, state)
     processes.wait()
@@ -109,29 +104,23 @@ def _rewind(run: Run) -> None:
 
 
 def _first_state(
-    backbone: Backbone, config: SearchConfig, *, validation_reader: Reader, validation_batch: Batch
+    backbone: Backbone, config: SearchConfig, facts: dict[str, str], *, visual_tokens: int
 ) -> State:
     """Begin: every start's Θ and optimiser, for as many visual tokens as the first image has."""
-    inputs, _ = validation_reader.inputs(validation_batch.answered[:1])
-    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
-    racers = []
+    starts = []
     for start in range(len(config.names)):
         theta = first_theta(
             config,
             start,
             num_layers=backbone.num_layers,
-            visual_tokens=tokens,
+            visual_tokens=visual_tokens,
             deployment=config.deployment(backbone),
         )
         optimizer = torch.optim.AdamW(
             theta.weights.values(), lr=config.lr, weight_decay=config.weight_decay
         )
-        racers.append(Racer(theta, optimizer))
-    facts = {
-        "backbone": fingerprint(backbone.model),
-        "validation": validation_reader.source.describe(),
-    }
-    return State(racers, facts, steps=config.steps, race_steps=config.race_steps)
+        starts.append(StartState(theta, optimizer))
+    return State(starts, facts, steps=config.steps, race_steps=config.race_steps)
 
 
 def _lengthened(config: SearchConfig, state: State) -> SearchConfig:
@@ -141,15 +130,8 @@ def _lengthened(config: SearchConfig, state: State) -> SearchConfig:
     if raced != config.race_steps:
         config = config.model_copy(update={"race": raced / config.steps})
     if state.steps != config.steps:
-        for start, racer in enumerate(state.racers):
+        for start, own in enumerate(state.starts):
             step = steps_of(before, start, done=state.done, winner=state.winner)
-            lengthen(racer.theta, before, config, step=step)
+            lengthen(own.theta, before, config, step=step)
     state.steps = config.steps
     return config
-
-
-def describe_environment(backbone: Backbone, config: SearchConfig) -> dict[str, Any]:
-    """Note versions, device and precision of a search."""
-    model = backbone.model
-    dtype = str(model.dtype).removeprefix("torch.")
-    return environment(seed=config.seed, device=str(device_of(model)), dtype=dtype)

@@ -23,6 +23,7 @@ from eos.space.step import Step
 PER_OCTAVE = 4  # counts of the grid
 BUCKETS = 1024  # steps of FLOPs up to the limit
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def shortest_path(costs: Costs, space: Space, *, begin: Sequence[int] = ()) -> l
     flops = _bucketed(costs, space)
     size, sites = len(costs.grid), list(costs.loss)
     # best[j, f]: least loss with j-th count left and f buckets spent on layers up to this site
-    trail: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+    trail: dict[tuple[int, int], tuple[Indices, Indices]] = {}
     start = np.full((size, BUCKETS + 1), np.inf)
     start[0, 0] = 0.0
     reached = {(0, -2): start}  # (steps, last site); the path begins before the input
@@ -93,9 +94,10 @@ def shortest_path(costs: Costs, space: Space, *, begin: Sequence[int] = ()) -> l
         for site in sites:
             if used <= len(begin) and site != begin[used - 1]:
                 continue
-            came, origin = _arrive(reached, used - 1, site, flops)
-            if came is None or origin is None:
+            earlier = {at: x for (n, at), x in reached.items() if n == used - 1 and at < site}
+            if not earlier:
                 continue
+            came, origin = _arrive(earlier, site, flops)
             rise = np.maximum(costs.loss[site][None, :] - costs.loss[site][:, None], 0.0)
             rise[np.tril_indices(size)] = np.inf  # a step drops at least down to the next count
             total = came[:, None, :] + rise[:, :, None]
@@ -111,27 +113,21 @@ def single_step(costs: Costs, site: int, space: Space) -> list[Step]:
     return [Step(layer=site, keep=space.budget, score=costs.score[site][-1])]
 
 
-def _arrive(
-    reached: dict[tuple[int, int], Array], used: int, site: int, flops: list[int]
-) -> tuple[Array | None, NDArray[np.int64] | None]:
+def _arrive(earlier: dict[int, Array], site: int, flops: list[int]) -> tuple[Array, Indices]:
     """Carry what was reached at earlier sites on to this one: least loss, and from which site."""
-    earlier = [last for steps, last in reached if steps == used and last < site]
-    if not earlier:
-        return None, None
     moved = []
-    for last in earlier:
+    for last, table in earlier.items():
         layers = site - max(last, -1)
-        table = reached[used, last]
         moved.append(np.stack([_shift(row, layers * flops[j]) for j, row in enumerate(table)]))
     stacked = np.stack(moved)
     best = stacked.argmin(axis=0)
     came: Array = np.take_along_axis(stacked, best[None], axis=0)[0]
-    return came, np.array(earlier)[best]
+    return came, np.array(list(earlier))[best]
 
 
 def _trace(
     reached: dict[tuple[int, int], Array],
-    trail: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]],
+    trail: dict[tuple[int, int], tuple[Indices, Indices]],
     costs: Costs,
     space: Space,
     flops: list[int],

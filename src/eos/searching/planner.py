@@ -4,8 +4,9 @@
 that an interrupted search resumes and ends with the same plan.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,23 @@ from eos.models.processor import Processor, fingerprint, load_processor, model_n
 from eos.models.sharding import shard
 from eos.runs.journal import Journal
 from eos.runs.processes import Processes
+from eos.searching.baselines import search_randomly, search_tpe
 from eos.searching.curves import Profile
 from eos.searching.explore import Found, candidates, confirm, explore, references
 from eos.searching.focus import focused
 from eos.searching.folder import prepare
 from eos.searching.judge import Judge
 from eos.searching.moves import pruning
-from eos.searching.opening import describe_environment
-from eos.searching.profile import Origin, measure_profile
+from eos.searching.profile import measure_profile
 from eos.searching.refine import refine
-from eos.searching.rivals import search_randomly, search_tpe
-from eos.searching.run import MOST_SKIPPED, note_skipped, skipped_journal
+from eos.searching.run import (
+    AT_LEAST,
+    MOST_SKIPPED,
+    Status,
+    Watch,
+    note_skipped,
+    skipped_journal,
+)
 from eos.searching.settings import SearchConfig
 from eos.searching.space import Space
 from eos.space.mixture import components
@@ -42,12 +49,11 @@ SEARCHED = (
     *("text-raters", "last-query", "next-last-query", "all-text", "corrected-raters"),
     *("key-norm", "diversity", "duplication", "dissimilarity"),
 )
-Watch = Callable[[str, int, int], None]
 
 
 @dataclass
 class Search:
-    """A search for plans on its way: the model, the samples, what was measured.
+    """A search for plans in progress: the model, the samples, what was measured.
 
     The first ``pieces`` of the judge's samples decide between plans, the others confirm.
     """
@@ -60,14 +66,13 @@ class Search:
     processes: Processes
     folder: Path
     visual_tokens: int
-    name: str
     unused: Journal
     watch: Watch | None = None
 
-    def tell(self, stage: str, done: int, total: int) -> None:
-        """Say which stage is under way, and how far it is."""
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Show which stage is under way, and how far it is."""
         if self.watch is not None and self.processes.main:
-            self.watch(stage, done, total)
+            self.watch(Status(done=done, total=total, start=stage))
 
 
 def open_search(
@@ -88,17 +93,15 @@ def open_search(
     train, validation = (Reader(source, *rest) for source in sources)
     at_once, (deciding, confirming) = config.at_once, config.judging_pieces
     batch = validation.first((deciding + confirming) * at_once, at_once=at_once)
-    if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, 100):
+    if len(batch.skipped) > MOST_SKIPPED * max(batch.tried, AT_LEAST):
         reasons = " | ".join(skipped.reason for skipped in batch.skipped[:3])
         raise DataError(
             f"expected at most {MOST_SKIPPED:.0%} unusable samples, found {len(batch.skipped)} of "
             f"{batch.tried}, such as: {reasons}"
         )
-    inputs, _ = validation.inputs(batch.answered[:1])
-    tokens = int(backbone.visual_mask(inputs["input_ids"]).sum())
+    tokens = validation.visual_tokens(backbone, batch)
     if processes.main:
-        sites = backbone.num_layers
-        prepare(folder, config, environment=describe_environment(backbone, config), sites=sites)
+        prepare(folder, config, backbone, sites=backbone.num_layers)
     processes.wait()
     unused = skipped_journal(folder, processes)
     unused.rewind(0)
@@ -110,11 +113,8 @@ def open_search(
         backbone, validation, batch, processes, config.objective.text_length, trials, facts=facts
     )
     processes.wait()
-    name = model_name(backbone.model)
     pieces = min(deciding, len(judge.pieces))
-    return Search(
-        backbone, config, judge, pieces, train, processes, folder, tokens, name, unused, watch
-    )
+    return Search(backbone, config, judge, pieces, train, processes, folder, tokens, unused, watch)
 
 
 def find_plans(search: Search) -> dict[int, Found]:
@@ -125,27 +125,23 @@ def find_plans(search: Search) -> dict[int, Found]:
     found: dict[int, Found] = {}
     budgets = config.all_budgets
     for done, budget in enumerate(budgets):
-        search.tell(f"{config.method}, {budget} tokens", done, len(budgets))
+        search.show(f"{config.method}, {budget} tokens", done, len(budgets))
         search.judge.restart(measured)
-        space = space_of(search, budget)
+        space = budget_space(config, search.backbone, budget, visual_tokens=search.visual_tokens)
         found[budget] = _found(search, space, profile)
     return found
 
 
 def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     config, judge = search.config, search.judge
-    spent = {"pieces": search.pieces, "passes": config.passes, "seed": config.seed}
-    if config.method == "random":
-        return search_randomly(judge, space, **spent)  # type: ignore[arg-type]
-    if config.method == "tpe":
-        return search_tpe(judge, space, **spent)  # type: ignore[arg-type]
-    assert profile is not None
+    if profile is None:
+        draw = {"random": search_randomly, "tpe": search_tpe}[config.method]
+        return draw(judge, space, pieces=search.pieces, passes=config.passes, seed=config.seed)
     options = config.explore
     starts = candidates(profile, space, paths=options.paths, seed=config.seed)
-    chosen = references(starts)
     deciding = focused(
         judge,
-        chosen,
+        references(starts),
         pieces=search.pieces,
         share=options.focus,
         path=search.folder / f"trials-{space.budget}.jsonl",
@@ -154,11 +150,16 @@ def _found(search: Search, space: Space, profile: Profile | None) -> Found:
     ranking = {site: profile.ranking(site) for site in profile.sites}
     found = explore(deciding, space, starts, ranking=ranking, moves=options.moves)
     if options.gradient and space.operators:
-        search.tell(f"gradient, {space.budget} tokens", 0, config.steps)
-        folder = search.folder / f"gradient-{space.budget}"
-        shared = {"judge": deciding, "space": space, "reader": search.train}
-        shared |= {"unused": search.unused}
-        found = refine(found, **shared, config=config, folder=folder)  # type: ignore[arg-type]
+        search.show(f"gradient, {space.budget} tokens", 0, config.steps)
+        found = refine(
+            found,
+            judge=deciding,
+            space=space,
+            reader=search.train,
+            config=config,
+            folder=search.folder / f"gradient-{space.budget}",
+            unused=search.unused,
+        )
     judge.passes = deciding.passes
     rest = range(search.pieces, len(judge.pieces))
     return confirm(found, judge, rest) if rest and len(found.stages) > 1 else found
@@ -168,10 +169,9 @@ def find_profile(search: Search) -> Profile:
     """Read the profile that the configuration names, or measure one into the run's folder."""
     config, judge = search.config, search.judge
     scorers = scorers_by_site(search.backbone.num_layers, config)
-    origin = Origin(search.name, judge.facts["backbone"], judge.facts["validation"])
     if config.explore.profile is not None:
         profile = Profile.load(config.explore.profile)
-        _check_fits(profile, origin, scorers, search)
+        _check_fits(profile, scorers, search)
         judge.passes += profile.passes  # what it took to measure belongs to the search
         return profile
     at_once = judge.batch.at_once or len(judge.batch.answered)
@@ -179,21 +179,15 @@ def find_profile(search: Search) -> Profile:
         judge,
         scorers,
         visual_tokens=search.visual_tokens,
-        origin=origin,
         pieces=min(ceil(config.explore.profile_samples / at_once), search.pieces),
         best=config.explore.best_scorers,
         operator=pruning(config.mass),
-        watch=lambda done, total: search.tell("profile", done, total),
+        watch=partial(search.show, "profile"),
     )
     if search.processes.main:
         profile.save(search.folder / "profile.json")
     search.processes.wait()
     return profile
-
-
-def space_of(search: Search, budget: int) -> Space:
-    """Describe the plans of a budget."""
-    return budget_space(search.config, search.backbone, budget, visual_tokens=search.visual_tokens)
 
 
 def budget_space(
@@ -254,14 +248,13 @@ def works_early(score: str) -> bool:
     return all((x.rows == "none" and not x.needs) or x.ahead for x in parts)
 
 
-def _check_fits(
-    profile: Profile, origin: Origin, scorers: Mapping[int, Any], search: Search
-) -> None:
-    problems = []
-    if profile.fingerprint != origin.fingerprint:
+def _check_fits(profile: Profile, scorers: Mapping[int, Any], search: Search) -> None:
+    problems, name = [], model_name(search.backbone.model)
+    fingerprint = search.judge.facts["backbone"]
+    if profile.fingerprint != fingerprint:
         problems.append(
-            f"expected a profile of this backbone ({origin.backbone}, {origin.fingerprint}); found "
-            f"one of {profile.backbone}, {profile.fingerprint}"
+            f"expected a profile of this backbone ({name}, {fingerprint}); found one of "
+            f"{profile.backbone}, {profile.fingerprint}"
         )
     if profile.visual_tokens != search.visual_tokens:
         problems.append(

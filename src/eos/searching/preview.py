@@ -12,7 +12,7 @@ from time import perf_counter
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from eos.data.batches import Batch, Reader
+from eos.data.batches import Reader
 from eos.data.samples import Source
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
@@ -119,7 +119,7 @@ def preview_search(
     processor = processor or load_processor(backbone.model)
     reader = Reader(sources[1], processor, config.answers, config.max_text_tokens)
     batch = reader.first(config.at_once, at_once=config.at_once)
-    tokens = _visual_tokens(backbone, reader, batch)
+    tokens = reader.visual_tokens(backbone, batch)
     judge = Judge(backbone, reader, batch, Processes(), config.objective.text_length)
     paper = config.method == "paper"
     budgets = config.all_budgets[:1] if paper else config.all_budgets
@@ -255,11 +255,6 @@ def _first_plan(space: Space) -> Plan:
     if found is None:
         raise ConfigError(space.too_tight)
     return found
-
-
-def _visual_tokens(backbone: Backbone, reader: Reader, batch: Batch) -> int:
-    inputs, _ = reader.inputs(batch.answered[:1])
-    return int(backbone.visual_mask(inputs["input_ids"]).sum())
 
 
 def _peak(device: torch.device) -> int:

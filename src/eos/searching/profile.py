@@ -11,31 +11,22 @@ counts on more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from eos.estimates import estimate
+from eos.models.processor import model_name
 from eos.searching.curves import Point, Profile, screening_count
 from eos.searching.judge import Judge
 from eos.space.plan import Plan
 from eos.space.step import Operator, Step
 
 OCTAVES = 6  # counts halve that often from all tokens
-SCREENED = 2  # pieces of samples on which they are
-BEST = 2  # scorers of a site that are measured further
+SCREENED = 2  # pieces of samples on which all scorers are compared
+PRUNING = Operator()
 Cell: TypeAlias = tuple[int, str, int]  # layer, scorer, tokens kept
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a profile belongs to."""
-
-    backbone: str
-    fingerprint: str
-    data: str
 
 
 def counts(visual_tokens: int) -> list[int]:
@@ -49,22 +40,20 @@ def measure_profile(
     scorers: Mapping[int, Sequence[str]],
     *,
     visual_tokens: int,
-    origin: Origin,
     pieces: int,
-    best: int = BEST,
-    operator: Operator | None = None,
-    watch: Callable[[int, int], None] | None = None,
+    best: int,
+    operator: Operator,
+    watch: Callable[[int, int], None],
 ) -> Profile:
     """Measure the curves of every site.
 
     Args:
-        judge: measures plans.
+        judge: measures plans; its facts name the weights and the samples.
         scorers: names by site.
         visual_tokens: of the model.
-        origin: what the profile belongs to.
         pieces: how many pieces of samples the curves are measured on.
         best: how many scorers of a site are measured at all counts.
-        operator: what becomes of dropped tokens; plain pruning if None.
+        operator: what becomes of dropped tokens.
         watch: called with pieces done and pieces in all.
     """
     backbone, before = judge.backbone, judge.passes
@@ -81,8 +70,7 @@ def measure_profile(
         ]
         for cell, values in zip(cells, judge.disagreement(plans, [piece]), strict=True):
             found[cell] = torch.cat([found[cell], values]) if cell in found else values
-        if watch is not None:
-            watch(done, total)
+        watch(done, total)
 
     for done, piece in enumerate(screened, start=1):
         measure(cells, piece, done)
@@ -95,13 +83,13 @@ def measure_profile(
         cells = [cell for cell in dense if piece not in screened or cell[2] != keep]
         measure(cells, piece, len(screened) + piece + 1)
     return Profile(
-        backbone=origin.backbone,
-        fingerprint=origin.fingerprint,
-        data=origin.data,
+        backbone=model_name(backbone.model),
+        fingerprint=judge.facts["backbone"],
+        data=judge.facts["validation"],
         num_layers=backbone.num_layers,
         visual_tokens=visual_tokens,
         dims=backbone.dims,
-        mass=0.0 if operator is None else operator.mass,
+        mass=operator.mass,
         passes=round(judge.passes - before, 2),
         points=tuple(_point(cell, values) for cell, values in sorted(found.items())),
     )
@@ -114,7 +102,7 @@ def dense_cells(scorers: Mapping[int, Sequence[str]], *, visual_tokens: int) -> 
 
 
 def one_step_plan(
-    judge: Judge, cell: Cell, *, visual_tokens: int, operator: Operator | None = None
+    judge: Judge, cell: Cell, *, visual_tokens: int, operator: Operator = PRUNING
 ) -> Plan:
     """Make the plan that prunes once, as a point of a curve does."""
     layer, score, keep = cell
@@ -123,18 +111,11 @@ def one_step_plan(
         num_layers=judge.backbone.num_layers,
         dims=judge.backbone.dims,
         text_tokens=judge.text_tokens,
-        steps=(Step(layer=layer, keep=keep, score=score, operator=operator or Operator()),),
+        steps=(Step(layer=layer, keep=keep, score=score, operator=operator),),
     )
 
 
 def _point(cell: Cell, values: Tensor) -> Point:
     layer, score, keep = cell
-    found = estimate(values.tolist())
-    return Point(
-        layer=layer,
-        score=score,
-        keep=keep,
-        mean=found.mean,
-        stderr=found.stderr,
-        samples=len(values),
-    )
+    found = estimate(values.tolist()).model_dump()
+    return Point(layer=layer, score=score, keep=keep, **found, samples=len(values))

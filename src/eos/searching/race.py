@@ -55,12 +55,12 @@ def race(
         judge: measures plans.
         plans: the field.
         rounds: how many pieces each round measures on, more and more.
-        last: how many run the final round.
-        held: the plan to beat, measured on all pieces; who is certainly worse leaves the race.
+        last: how many plans the final round measures at least.
+        held: the plan to beat, measured on all pieces; plans that are certainly worse are dropped.
 
     Returns:
-        Who ran the final round, on all of its samples, best first; the earlier of equals wins.
-        Nobody if all were certainly worse than the plan to beat.
+        The plans of the final round, on all of its samples, best first; the earlier of equals wins.
+        Empty if all were certainly worse than the plan to beat.
     """
     field = list(dict.fromkeys(plans))
     entrants: list[Entrant] = []

@@ -16,18 +16,16 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
 
 from eos.data.batches import Reader
 from eos.engine.relaxation import RelaxedTheta
-from eos.engine.search_pass import labelled_pass
 from eos.errors import DataError
 from eos.models.memory import remembering
 from eos.runs.journal import Journal
 from eos.searching.explore import Found, measured, stage
-from eos.searching.folder import Racer, State, load_state, save_state
-from eos.searching.judge import Judge, disagreement, flops_share, plan_name
-from eos.searching.points import theta_of
+from eos.searching.folder import StartState, State, json_values, load_state, save_state
+from eos.searching.judge import Judge, flops_share, plan_name
+from eos.searching.plan_to_theta import theta_of
 from eos.searching.run import note_skipped
 from eos.searching.schedule import learning_rate
 from eos.searching.settings import SearchConfig
@@ -57,7 +55,7 @@ def refine(
     reader: Reader,
     config: SearchConfig,
     folder: Path,
-    unused: Journal | None = None,
+    unused: Journal,
 ) -> Found:
     """Descend on the operators of the best plan.
 
@@ -71,13 +69,12 @@ def refine(
         unused: where samples are named that cannot be used.
     """
     plan, processes = found.best.plan, judge.processes
-    teacher = _teacher(judge, reader, config)
-    if unused is not None:
-        note_skipped(unused, 0, teacher.batch.skipped)
-        unused.flush()
+    train = _train_judge(judge, reader, config)
+    note_skipped(unused, 0, train.batch.skipped)
+    unused.flush()
     theta = free_operators(plan)
     optimizer = torch.optim.AdamW(operator_weights(theta), lr=config.lr, weight_decay=0.0)
-    state = State([Racer(theta, optimizer)], {**judge.facts, "plan": plan_name(plan)})
+    state = State([StartState(theta, optimizer)], {**judge.facts, "plan": plan_name(plan)})
     load_state(folder, state)
     history = Journal(folder / "history.jsonl")
     if processes.main:
@@ -87,15 +84,14 @@ def refine(
     gradients: list[Tensor] = []  # of the samples since the last update
     while state.done < config.steps:
         step, rate = state.done, learning_rate(config, state.done)
-        values = {group: theta.value(group).tolist() for group in GROUPS[2:]}
-        loss, gradient = batch_gradient(teacher, theta, plan=plan, step=step, config=config)
+        loss, gradient = batch_gradient(train, theta, step=step, config=config)
         gradients.append(gradient)
         signal = signal_to_noise(gradients)
         # a direction within its noise needs more samples, as many as there are
-        moves = signal >= 1.0 or len(gradients) == len(teacher.pieces)
+        moves = signal >= 1.0 or len(gradients) == len(train.pieces)
         noted = {"loss": loss, "gradient_norm": float(gradient.norm()), "lr": rate}
         noted |= {"signal_to_noise": signal, "batches": len(gradients)}
-        history.append(step, {"step": step, **noted, "theta": _writable(values)})
+        history.append(step, {"step": step, **noted, "theta": json_values(theta, GROUPS[2:])})
         state.done += 1
         if moves:
             shrunk = rate * signal / (1.0 + signal)  # what a noisy direction is worth
@@ -158,7 +154,7 @@ def refined_steps(trajectory: Sequence[Values], plan: Plan) -> list[Step]:
 
 
 def batch_gradient(
-    teacher: Judge, theta: Theta, *, plan: Plan, step: int, config: SearchConfig
+    train: Judge, theta: Theta, *, step: int, config: SearchConfig
 ) -> tuple[float, Tensor]:
     """Loss of one batch, and its gradient in the operators' weights, group after group, ``[V]``.
 
@@ -167,12 +163,14 @@ def batch_gradient(
     parameters = operator_weights(theta)
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
-    piece = step % len(teacher.pieces)
-    values = learnt_disagreement(teacher, theta, plan, piece=piece, recompute=config.recompute)
+    piece = step % len(train.pieces)
+    known = train.known(piece)
+    with remembering(train.backbone, known.inputs, images=known.images, layers=False):
+        values = train.compare(known, RelaxedTheta(theta), recompute=config.recompute)
     loss = values.sum() / config.batch
     loss.backward()  # type: ignore[no-untyped-call]
     grads = [parameter.grad.double() for parameter in parameters if parameter.grad is not None]
-    total = teacher.processes.total(torch.cat([*grads, loss.detach().double().cpu().view(1)]))
+    total = train.processes.total(torch.cat([*grads, loss.detach().double().cpu().view(1)]))
     if not bool(total.isfinite().all()):
         raise DataError(
             f"expected finite losses and gradients of the operators, found others at step {step}; "
@@ -212,24 +210,7 @@ def operator_weights(theta: Theta) -> list[Tensor]:
     return [theta.weights[group] for group in GROUPS[2:]]
 
 
-def learnt_disagreement(
-    teacher: Judge, theta: Theta, plan: Plan, *, piece: int, recompute: bool = False
-) -> Tensor:
-    """Disagreement of Θ on a piece, ``[B]``, with gradients to its operators.
-
-    ``recompute`` runs layers again in the backward pass instead of keeping their activations.
-    """
-    known, backbone = teacher.known(piece), teacher.backbone
-    search = RelaxedTheta(theta)
-    with remembering(backbone, known.inputs, images=known.images, layers=False):
-        output = labelled_pass(
-            backbone, search, inputs=known.inputs, labels=known.labels, recompute=recompute
-        )
-    reduced = log_softmax(output.answers, dim=-1)
-    return disagreement(reduced, known.answers, labels=known.labels)
-
-
-def _teacher(judge: Judge, reader: Reader, config: SearchConfig) -> Judge:
+def _train_judge(judge: Judge, reader: Reader, config: SearchConfig) -> Judge:
     """Read this process's share of the samples to learn from, piece by piece."""
     slots = judge.processes.slots(config.batch)
     pieces = max(1, config.explore.gradient_samples // config.batch)
@@ -243,11 +224,3 @@ def descent_passes(plan: Plan, config: SearchConfig) -> float:
     """Compute of a descent: every sample's full pass once, then a forward and a backward (two)."""
     samples = max(1, config.explore.gradient_samples // config.batch) * config.batch
     return samples + 3.0 * config.steps * config.batch * flops_share(plan, after=-1)
-
-
-def _writable(values: dict[Group, list[float]]) -> Values:
-    """Write infinities, which JSON does not have, as words."""
-    return {
-        group: [x if abs(x) < float("inf") else str(x) for x in row]
-        for group, row in values.items()
-    }

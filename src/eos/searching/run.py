@@ -1,8 +1,9 @@
-"""Run: a search on its way, what it notes, and how it is kept."""
+"""Run: the state of a descent, its log, and its checkpoints."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from eos.data.batches import Batch, Reader
@@ -10,8 +11,8 @@ from eos.data.samples import Skipped
 from eos.errors import DataError, StoppedError
 from eos.models.backbone import Backbone
 from eos.runs.journal import Journal
-from eos.runs.processes import Processes, Stopping
-from eos.searching.folder import State, save_state
+from eos.runs.processes import Processes
+from eos.searching.folder import State, json_values, save_state
 from eos.searching.gradients import StepGradients
 from eos.searching.schedule import (
     Turn,
@@ -71,7 +72,7 @@ class Run:
     unused: Journal
     trackers: Trackers
     watch: Watch | None = None
-    stopping: Stopping = field(default_factory=Stopping)
+    stopping: Event = field(default_factory=Event)
 
 
 def check_finite(run: Run, found: StepGradients, batch: Batch, turn: Turn) -> None:
@@ -94,7 +95,7 @@ def check_finite(run: Run, found: StepGradients, batch: Batch, turn: Turn) -> No
 
 def note_step(run: Run, turn: Turn, found: StepGradients, *, norm: float) -> None:
     """Log every term and every variable of a step, and show where the search is."""
-    config, theta = run.config, run.state.racers[turn.start].theta
+    config, theta = run.config, run.state.starts[turn.start].theta
     schedule = theta.retain_schedule()
     ratio = cost.flops_ratio(
         schedule,
@@ -176,7 +177,7 @@ def keep_state(run: Run) -> None:
         run.history.flush()
         done = max(run.state.done - 1, 0)
         turn = turn_at(run.config, done, winner=run.state.winner)
-        save_state(run.folder, run.state, theta=run.state.racers[turn.start].theta)
+        save_state(run.folder, run.state, theta=run.state.starts[turn.start].theta)
 
 
 def _entry(
@@ -203,10 +204,7 @@ def _entry(
         "layers": status.layers,
         "gate_temperature": theta.gate_temperature,
         "budget_temperature": theta.budget_temperature,
-        "theta": {
-            group: [x if abs(x) < float("inf") else str(x) for x in theta.value(group).tolist()]
-            for group in GROUPS
-        },
+        "theta": json_values(theta, GROUPS),
     }
 
 

@@ -4,7 +4,6 @@
 the step or a file of the run directory. Rerun to resume: it ends with the same Θ.
 """
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,12 +20,11 @@ from eos.searching.explore import Found
 from eos.searching.gradients import find_gradients
 from eos.searching.measure import Gap, measure_gaps, raced_loss
 from eos.searching.opening import open_run, pick_sources
+from eos.searching.plan_to_theta import theta_of
 from eos.searching.planner import Search, find_plans, open_search
-from eos.searching.points import theta_of
 from eos.searching.result import SearchResult
 from eos.searching.run import (
     Run,
-    Status,
     Watch,
     check_finite,
     count_skipped,
@@ -82,8 +80,11 @@ def search(
         folder = Path(nowhere if out is None else out)
         with locked(folder, main=Processes().main):
             if config.method != "paper":
-                options = {"processor": processor, "folder": folder, "watch": _shown(watch)}
-                return _plan(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
+                return _plan(
+                    open_search(
+                        backbone, sources, config, processor=processor, folder=folder, watch=watch
+                    )
+                )
             run = open_run(
                 backbone, sources, config, processor=processor, folder=folder, watch=watch
             )
@@ -98,9 +99,9 @@ def descend(run: Run) -> None:
     config, state = run.config, run.state
     while state.done < total_turns(config):
         turn = turn_at(config, state.done, winner=state.winner)
-        racer = state.racers[turn.start]
+        start = state.starts[turn.start]
         torch.manual_seed(config.seed + turn.step)  # whatever is random follows from the step
-        set_temperatures(racer.theta, config, step=turn.step)
+        set_temperatures(start.theta, config, step=turn.step)
         batch = run.reader.batch(
             turn.step,
             seed=config.seed,
@@ -110,63 +111,57 @@ def descend(run: Run) -> None:
         )
         found = find_gradients(
             run.backbone,
-            racer.theta,
+            start.theta,
             config=config,
             budget=drawn_budget(config, turn.step),
             reader=run.reader,
             batch=batch,
             processes=run.processes,
-            stop=run.stopping.requested,
+            stop=run.stopping.is_set(),
             apart=logged(config, turn),
         )
         check_finite(run, found, batch, turn)
         limit = float("inf") if config.clip is None else config.clip
-        norm = torch.nn.utils.clip_grad_norm_(racer.theta.parameters(), limit)
+        norm = torch.nn.utils.clip_grad_norm_(start.theta.parameters(), limit)
         note_step(run, turn, found, norm=float(norm))
         note_skipped(run.unused, state.done, batch.skipped)
-        racer.optimizer.param_groups[0]["lr"] = learning_rate(config, turn.step)
-        racer.optimizer.step()
+        start.optimizer.param_groups[0]["lr"] = learning_rate(config, turn.step)
+        start.optimizer.step()
         state.done += 1
         if turn.step + 1 == config.race_steps:
-            racer.loss = _validated(run, racer.theta)
-        sharpen(racer.theta, config, step=turn.step)
+            start.loss = _validated(run, start.theta)
+        sharpen(start.theta, config, step=turn.step)
         keep_step(run, found)
 
 
 def _validated(run: Run, theta: Theta) -> float:
     """Measure a start's validation loss; all processes use the main one's."""
-    exam = {"reader": run.validation_reader, "batch": run.validation_batch}
-    loss = raced_loss(theta, run.config, run.backbone, **exam)  # type: ignore[arg-type]
+    reader, batch = run.validation_reader, run.validation_batch
+    loss = raced_loss(theta, run.config, run.backbone, reader=reader, batch=batch)
     return run.processes.of_main([loss])[0]
 
 
 def _answer(run: Run) -> SearchResult:
     """Turn Θ into a plan, measure what that costs, and write both; a finished run is read."""
     config, start = run.config, run.config.names[run.state.winner]
-    theta, path = run.state.racers[run.state.winner].theta, run.folder / "plan.json"
+    theta, path = run.state.starts[run.state.winner].theta, run.folder / "plan.json"
     set_temperatures(theta, config, step=config.steps - 1)
-    if path.exists():
+    finished = path.exists()
+    if finished:
         plan = Plan.load(path)
         found = plan.provenance.get("search", {}).get("gaps", [])
         gaps = [Gap.model_validate(gap) for gap in found]
-        run.processes.wait()
-        return _result(run, theta, plan, gaps)
-    plan = Plan.from_theta(theta, budget=config.budget)
-    exam = {"reader": run.validation_reader, "batch": run.validation_batch}
-    gaps = measure_gaps(theta, config, run.backbone, **exam)  # type: ignore[arg-type]
-    origin: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
-    origin |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
-    plan = plan.model_copy(update={"provenance": {"search": origin}})
+    else:
+        plan = Plan.from_theta(theta, budget=config.budget)
+        reader, batch = run.validation_reader, run.validation_batch
+        gaps = measure_gaps(theta, config, run.backbone, reader=reader, batch=batch)
+        origin: dict[str, Any] = {"start": start, "steps": config.steps, "seed": config.seed}
+        origin |= {"facts": run.state.facts, "gaps": [gap.model_dump() for gap in gaps]}
+        plan = plan.model_copy(update={"provenance": {"search": origin}})
     run.processes.wait()
-    if run.processes.main:
+    if run.processes.main and not finished:
         theta.save(run.folder / "theta.json")
         plan.save(path)
-    return _result(run, theta, plan, gaps)
-
-
-def _result(run: Run, theta: Theta, plan: Plan, gaps: Sequence[Gap]) -> SearchResult:
-    """Rescale the plan to every budget of the search, and count what was not used."""
-    config, start = run.config, run.config.names[run.state.winner]
     plans = {budget: plan.rescaled(budget) for budget in config.all_budgets}
     skipped = count_skipped(run.folder)
     return SearchResult(theta, plan, plans, start, tuple(gaps), skipped=skipped)
@@ -196,14 +191,3 @@ def _provenance(search: Search, found: Found) -> dict[str, Any]:
     stages = [stage.model_dump(mode="json") for stage in found.stages]
     origin = {"method": search.config.method, "seed": search.config.seed}
     return {"search": {**origin, "facts": search.judge.facts, "stages": stages}}
-
-
-def _shown(watch: Watch | None) -> Callable[[str, int, int], None] | None:
-    """Adapt a callback of the paper's steps to the stages of a search for plans."""
-    if watch is None:
-        return None
-
-    def tell(stage: str, done: int, total: int) -> None:
-        watch(Status(done=done, total=total, start=stage))
-
-    return tell

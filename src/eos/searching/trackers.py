@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from eos.errors import ConfigError
+from eos.searching.files import leaves
 
 
 class Trackers:
@@ -29,10 +30,15 @@ class Trackers:
         # by default Weights & Biases writes to the working directory
         places: dict[str, dict[str, Any]]
         places = {"tensorboard": {"logging_dir": folder}, "wandb": {"dir": str(folder)}}
+        values = {
+            key: value if isinstance(value, (bool, int, float)) else str(value)
+            for key, value in leaves(config)
+            if value != {}
+        }
         for name in names:
             tracker = LOGGER_TYPE_TO_CLASS[name]("eos", **places[name])
             tracker.start()
-            tracker.store_init_configuration(_flat(config))
+            tracker.store_init_configuration(values)
             self._trackers.append(tracker)
 
     def log(self, values: dict[str, float], *, step: int) -> None:
@@ -44,13 +50,3 @@ class Trackers:
         """Finish writing."""
         for tracker in self._trackers:
             tracker.finish()
-
-
-def _flat(config: dict[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{key}.")
-        else:
-            flat[before + key] = value if isinstance(value, (bool, int, float)) else str(value)
-    return flat

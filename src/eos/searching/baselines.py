@@ -1,7 +1,7 @@
-"""Rivals: random search and Optuna's TPE over the same space, for the same compute.
+"""Baselines: random search and Optuna's TPE over the same space, for the same compute.
 
-The baselines of any architecture search. Both draw plans, measure each on all validation
-samples, and keep the best until the compute is spent.
+Both draw plans, measure each on all validation samples, and keep the best until the compute is
+spent.
 """
 
 from random import Random
@@ -10,13 +10,14 @@ from typing import Any
 from eos.errors import ConfigError
 from eos.searching.explore import Found, measured, stage
 from eos.searching.judge import Judge
+from eos.searching.moves import sort_counts
 from eos.searching.race import Entrant
 from eos.searching.space import Space
 from eos.space.plan import Plan
 from eos.space.step import Operator, Step
 
 WORST = 1.0  # disagreement of a proposal that no plan can be made of
-DULL = 200  # proposals in a row without a new plan after which TPE is stopped
+MAX_REPEATS = 200  # proposals in a row without a new plan after which TPE is stopped
 
 
 def search_randomly(judge: Judge, space: Space, *, pieces: int, passes: float, seed: int) -> Found:
@@ -65,17 +66,17 @@ def search_tpe(judge: Judge, space: Space, *, pieces: int, passes: float, seed: 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     start, best, stages = judge.passes, None, []
-    tried = dull = 0
-    while best is None or (judge.passes - start < passes and dull < DULL):
+    tried = repeats = 0
+    while best is None or (judge.passes - start < passes and repeats < MAX_REPEATS):
         trial, before = study.ask(), judge.passes
         plan = propose(trial, space)
         if plan is None:
             study.tell(trial, WORST)
-            dull += 1
+            repeats += 1
             continue
         new = measured(judge, plan, range(pieces))
         study.tell(trial, new.mean)
-        dull = dull + 1 if judge.passes == before else 0
+        repeats = repeats + 1 if judge.passes == before else 0
         tried += 1
         if best is None or new.mean < best.mean:
             best = new
@@ -98,12 +99,7 @@ def propose(trial: Any, space: Space) -> Plan | None:
         keep = round(space.visual_tokens * span ** (1.0 - left))
         operator = _operator(trial, slot, space)
         steps[layer] = Step(layer=layer, keep=keep, score=score, operator=operator)
-    ordered = [steps[layer] for layer in sorted(steps)]
-    counts = sorted((step.keep for step in ordered), reverse=True)
-    counts[-1] = space.budget
-    return space.plan(
-        [step.model_copy(update={"keep": keep}) for step, keep in zip(ordered, counts, strict=True)]
-    )
+    return space.plan(sort_counts(steps.values()))
 
 
 def _operator(trial: Any, slot: int, space: Space) -> Operator:

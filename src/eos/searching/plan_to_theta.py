@@ -1,4 +1,4 @@
-"""Points: a plan as the point of Θ that it is."""
+"""Plan to Θ: the inverse of `Plan.from_theta`."""
 
 from eos.space.activations import GROUPS
 from eos.space.deployment import Deployment
@@ -9,13 +9,15 @@ from eos.space.theta import Theta
 
 def theta_of(plan: Plan) -> Theta:
     """Write a plan as the point of Θ that it is; `Plan.from_theta` gives the plan back."""
+    operators = {x.layer: x.operator for x in plan.steps if isinstance(x.operator, Operator)}
+    assert len(operators) == len(plan.steps)
     theta = Theta(
         plan.num_layers,
         visual_tokens=plan.visual_tokens,
         input_site=any(step.layer < 0 for step in plan.steps),
         deployment=Deployment(
             scores={step.layer: step.score for step in plan.steps},
-            masses=_masses(plan),
+            masses={layer: x.mass for layer, x in operators.items() if x.mass},
             max_layers=max(1, len(plan.steps)),
             dims=plan.dims,
             text_tokens=plan.text_tokens,
@@ -25,16 +27,9 @@ def theta_of(plan: Plan) -> Theta:
     theta.fix("g", 0.0).fix("c", 0.0)
     before = plan.visual_tokens
     for step in plan.steps:
-        assert isinstance(step.operator, Operator)
         here = [step.layer]
         theta.fix("g", 1.0, layers=here).fix("c", 1.0 - step.keep / before, layers=here)
-        for group, value in zip(GROUPS[2:], step.operator.omega, strict=True):
+        for group, value in zip(GROUPS[2:], operators[step.layer].omega, strict=True):
             theta.fix(group, value, layers=here)
         before = step.keep
     return theta
-
-
-def _masses(plan: Plan) -> dict[int, float]:
-    """The share of attention weights that each step passes on, where it is not 0."""
-    steps = [(step.layer, step.operator) for step in plan.steps]
-    return {layer: x.mass for layer, x in steps if isinstance(x, Operator) and x.mass}
