@@ -6,26 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eos.commands import options
 from eos.commands.benchmarks import benchmarks_watched, named_benchmarks, show_benchmarks
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Backbone,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    MetricChoice,
-    Out,
-    OwnData,
-    OwnImages,
-    OwnMetric,
-    Plans,
-    PromptStyle,
-    Quiet,
-    Seed,
-    check_before_loading,
-    load_chosen,
-)
 from eos.commands.progress import progress_bar
 from eos.errors import ConfigError, StoppedError
 
@@ -37,9 +19,9 @@ WIDTH = 150  # of tables that go to a file
 
 
 def evaluate(
-    out: Out,
-    backbone: Backbone = "miniature",
-    plans: Plans = None,
+    out: options.Out,
+    backbone: options.Backbone = "miniature",
+    plans: options.Plans = None,
     tasks: Annotated[
         str | None,
         typer.Option(
@@ -50,12 +32,13 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option(help="Which set of a task's questions; by default test.")
     ] = None,
-    data: OwnData = None,
-    images: OwnImages = None,
-    metric: OwnMetric = None,
+    data: options.OwnData = None,
+    images: options.OwnImages = None,
+    metric: options.OwnMetric = None,
     prompts: Annotated[
-        PromptStyle, typer.Option(help="Of benchmarks: as LLaVA's or Qwen's evaluation asks.")
-    ] = PromptStyle.llava,
+        options.PromptStyle,
+        typer.Option(help="Of benchmarks: as LLaVA's or Qwen's evaluation asks."),
+    ] = options.PromptStyle.llava,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -69,13 +52,13 @@ def evaluate(
     markdown: Annotated[
         Path | None, typer.Option(help="Write the tables to this file as Markdown.")
     ] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 16,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 16,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Evaluate the full model and plans on the same questions: accuracies, paired differences.
 
@@ -84,12 +67,12 @@ def evaluate(
     from eos.runs.processes import Processes
 
     names = named_benchmarks(tasks, data, others={"--images": images, "--metric": metric})
-    check_before_loading(out, files=[markdown], plans=plans)
+    options.check_before_loading(out, files=[markdown], plans=plans)
     own = {} if names else own_questions(data, images, metric)
     processes = Processes()
     processes.refuse_sharding()
     place = device or str(processes.device)
-    loaded = load_chosen(backbone, device=place, dtype=dtype, attention=attention)
+    loaded = options.load_chosen(backbone, device=place, dtype=dtype, attention=attention)
     settings = {"split": split, "limit": limit, "seed": seed, "blank": blank, **own}
     settings |= {"batch_size": batch_size, "quiet": quiet or not processes.main, "out": out}
     try:
@@ -111,7 +94,7 @@ def evaluate(
 
 
 def own_questions(
-    data: Path | None, images: Path | None, metric: MetricChoice | None
+    data: Path | None, images: Path | None, metric: options.MetricChoice | None
 ) -> dict[str, Any]:
     """Open one's own data before the model is loaded."""
     if (data is None) != (images is None):

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Backbone,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    Out,
-    Quiet,
-    Seed,
-    check_before_loading,
-    load_chosen,
-)
+from eos.commands import options
 from eos.commands.progress import progress_bar
 from eos.errors import ConfigError
 
@@ -33,8 +21,8 @@ WIDTH = 150  # of tables that go to a file
 
 
 def fidelity(
-    out: Out,
-    backbone: Backbone = "miniature",
+    out: options.Out,
+    backbone: options.Backbone = "miniature",
     samples: Annotated[int, typer.Option(help="Questions of the world to measure on.")] = 240,
     fractions: Annotated[
         str, typer.Option(help="Kept of the visual tokens, with commas between.")
@@ -43,13 +31,13 @@ def fidelity(
         list[str] | None,
         typer.Option(help="A way to estimate slopes, such as measured; repeatable, all if none."),
     ] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 8,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare the gradients of a search with what removing tokens really does, layer by layer."""
     from eos.report.fidelity import markdown, show_fidelity
@@ -57,8 +45,8 @@ def fidelity(
     from eos.runs.lock import locked
 
     kept, methods = _fractions(fractions), _methods(method)
-    check_before_loading(out)
-    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
+    options.check_before_loading(out)
+    loaded = options.load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     with locked(out):
         found = fidelity_watched(
             loaded,

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eos.commands import options
 from eos.commands.benchmarks import WIDTH
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Device,
-    Dtype,
-    DtypeChoice,
-    PromptStyle,
-    Quiet,
-    check_before_loading,
-    load_chosen,
-)
 from eos.commands.progress import progress_bar
 from eos.commands.search import search_watched
 from eos.errors import ConfigError, EosError, StoppedError
@@ -63,19 +53,19 @@ def paper(
         str | None, typer.Option(help="Instead of the tables' own: a folder or a name.")
     ] = None,
     prompts: Annotated[
-        PromptStyle, typer.Option(help="As LLaVA's or Qwen's evaluation asks.")
-    ] = PromptStyle.llava,
+        options.PromptStyle, typer.Option(help="As LLaVA's or Qwen's evaluation asks.")
+    ] = options.PromptStyle.llava,
     limit: Annotated[
         int | None, typer.Option(help="Questions of each part of a benchmark; all by default.")
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Questions at once; the tables' own by default.")
     ] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Search, then evaluate the plans and prior methods on benchmarks: the paper's tables.
 
@@ -88,7 +78,7 @@ def paper(
     tables, own = read_arguments(arguments or [])
     searches = search_configs(tables, [*given, *own])
     check_ready(tables, searches, data=data, device=device)
-    check_before_loading(out)
+    options.check_before_loading(out)
     processes = Processes()
     model: dict[str, Any] = {"dtype": dtype, "attention": attention}
     quiet = quiet or not processes.main
@@ -100,7 +90,7 @@ def paper(
         first = next(iter(tables.values()))
         model["dtype"] = dtype or precision(first.dtype, device)
         place = device or str(processes.device)
-        loaded = load_chosen(backbone or first.backbone, device=place, **model)
+        loaded = options.load_chosen(backbone or first.backbone, device=place, **model)
         asked: dict[str, Any] = {"limit": limit, "batch_size": batch_size}
         asked |= {"data": None if data == Path(HUB) else data, "prompts": prompts.value}
         made = {}
@@ -183,12 +173,12 @@ def check_ready(
         raise ConfigError(problems=list(dict.fromkeys(problems)))
 
 
-def precision(chosen: str, device: str | None) -> Dtype | None:
+def precision(chosen: str, device: str | None) -> options.Dtype | None:
     """Take a table's precision on an accelerator; a CPU's default on a CPU."""
     import torch
 
     on_cpu = device == "cpu" or not torch.accelerator.is_available()
-    return None if on_cpu else Dtype(chosen)
+    return None if on_cpu else options.Dtype(chosen)
 
 
 def find(
@@ -196,7 +186,7 @@ def find(
     folder: Path,
     processes: "Processes",
     *,
-    dtype: Dtype | None,
+    dtype: options.Dtype | None,
     **rest: Any,
 ) -> "SearchResult":
     """Search as the paper does, in bfloat16 on an accelerator; a finished search is read."""

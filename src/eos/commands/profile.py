@@ -4,20 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eos.commands.options import (
-    Arguments,
-    AsJson,
-    AttentionChoice,
-    ConfigSeed,
-    DeviceMap,
-    DtypeChoice,
-    MicroBatch,
-    Out,
-    Quiet,
-    changes_of,
-    check_before_loading,
-    split_arguments,
-)
+from eos.commands import options
 from eos.commands.progress import progress_bar
 from eos.commands.search import load_placed
 from eos.errors import ConfigError
@@ -32,15 +19,15 @@ WIDTH = 100  # of tables that go to a file
 
 
 def profile(
-    arguments: Arguments = None,
-    out: Out = Path("runs/profile"),
-    device: DeviceMap = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: MicroBatch = None,
-    seed: ConfigSeed = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    arguments: options.Arguments = None,
+    out: options.Out = Path("runs/profile"),
+    device: options.DeviceMap = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.MicroBatch = None,
+    seed: options.ConfigSeed = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure what dropping tokens costs at every layer, by every scorer, down to every count.
 
@@ -51,8 +38,8 @@ def profile(
     from eos.searching.files import read_config
     from eos.searching.opening import pick_sources
 
-    source, changes = split_arguments(arguments)
-    changes += changes_of(device=device, batch_size=batch_size, seed=seed)
+    source, changes = options.split_arguments(arguments)
+    changes += options.changes_of(device=device, batch_size=batch_size, seed=seed)
     config = read_config(source, changes)
     if config.method != "eos":
         raise ConfigError(
@@ -60,7 +47,7 @@ def profile(
         )
     processes = Processes()
     try:
-        check_before_loading(out)
+        options.check_before_loading(out)
         sources = pick_sources(config.data, None, config)
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
         found = profile_watched(backbone, sources, config, out, quiet=quiet or not processes.main)
@@ -94,6 +81,6 @@ def profile_watched(
         def watch(stage: str, done: int, total: int) -> None:
             update(done, total)
 
-        options = {"processor": None, "folder": out, "watch": watch}
+        rest = {"processor": None, "folder": out, "watch": watch}
         with locked(out, main=Processes().main):
-            return find_profile(open_search(backbone, sources, config, **options))  # type: ignore[arg-type]
+            return find_profile(open_search(backbone, sources, config, **rest))  # type: ignore[arg-type]

@@ -1,13 +1,12 @@
-"""What `eos reproduce` and `eos ablate` share: options, the scope they make, running, showing."""
+"""What `eos reproduce` and `eos ablate` share: the scope of their options, running, progress."""
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from eos.commands.options import check_before_loading
 from eos.commands.progress import Update, clock, progress_bar
 from eos.errors import ConfigError, StoppedError
 from eos.tables import text_table
@@ -16,48 +15,6 @@ if TYPE_CHECKING:
     from eos.programme.running import Course, Watcher
     from eos.programme.scope import Scope
     from eos.programme.workshop import Facts
-
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        min=1,
-        help="Pieces made at once, in processes of their own; by default one for each processor "
-        "with the miniature, else 1.",
-    ),
-]
-Limit = Annotated[int | None, typer.Option("--limit", help="Questions of each family.")]
-BudgetList = Annotated[
-    str | None, typer.Option("--budgets", help="Final visual tokens, such as 192,64,16.")
-]
-GivenSearches = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--search",
-        help="Plans to use instead of searching: eos-miniature, a run's folder or a plan.json; "
-        "repeatable, one for each seed.",
-    ),
-]
-ChosenPresets = Annotated[
-    list[str] | None,
-    typer.Option("--preset", help="Prior methods to compare with; repeatable, by default all."),
-]
-TaskChoice = Annotated[
-    str, typer.Option("--task", help="Questions to answer; mini:digit takes one family.")
-]
-QuestionSeed = Annotated[int | None, typer.Option("--seed", help="Of the questions.")]
-PaperConfig = Annotated[
-    str | None,
-    typer.Option("--paper", help="Configuration of the paper's search; paper-CONFIG if not given."),
-]
-DescentChanges = Annotated[
-    list[str] | None,
-    typer.Option("--descent", help="KEY=VALUE of the paper's searches, such as steps=20."),
-]
-ListPieces = Annotated[
-    bool,
-    typer.Option("--dry-run", help="List the pieces and about how long they take; make nothing."),
-]
 
 
 def scope_of(quick: bool, budgets: str | None, **given: Any) -> "Scope":
@@ -94,7 +51,6 @@ def run_programme(
     quiet: bool = False,
 ) -> bool:
     """Make all pieces, or list them; whether this process is to show what came out."""
-    from eos.commands.options import check_before_loading
     from eos.programme.crew import crew, ranks
     from eos.programme.workshop import Workshop
     from eos.runs.lock import locked

@@ -6,31 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eos.commands.options import (
-    Arguments,
-    AsJson,
-    AttentionChoice,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    Out,
-    Quiet,
-    split_arguments,
-)
-from eos.commands.programme import (
-    BudgetList,
-    ChosenPresets,
-    DescentChanges,
-    GivenSearches,
-    Jobs,
-    Limit,
-    ListPieces,
-    PaperConfig,
-    QuestionSeed,
-    TaskChoice,
-    run_programme,
-    scope_of,
-)
+from eos.commands import options
+from eos.commands.programme import run_programme, scope_of
 
 if TYPE_CHECKING:
     from eos.evaluation.study import Study
@@ -59,36 +36,36 @@ print(processor.batch_decode(answer, skip_special_tokens=True)[0])
 
 
 def reproduce(
-    arguments: Arguments = None,
-    out: Out = Path("runs/reproduce"),
+    arguments: options.Arguments = None,
+    out: options.Out = Path("runs/reproduce"),
     quick: Annotated[
         bool,
         typer.Option(
             "--quick", help="A short search, two budgets and few questions: at most ten minutes."
         ),
     ] = False,
-    jobs: Jobs = None,
-    limit: Limit = None,
-    budgets: BudgetList = None,
-    search: GivenSearches = None,
-    preset: ChosenPresets = None,
-    task: TaskChoice = "mini",
-    paper: PaperConfig = None,
-    descent: DescentChanges = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 16,
-    seed: QuestionSeed = None,
-    dry_run: ListPieces = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    jobs: options.Jobs = None,
+    limit: options.Limit = None,
+    budgets: options.BudgetList = None,
+    search: options.GivenSearches = None,
+    preset: options.ChosenPresets = None,
+    task: options.TaskChoice = "mini",
+    paper: options.PaperConfig = None,
+    descent: options.DescentChanges = None,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 16,
+    seed: options.QuestionSeed = None,
+    dry_run: options.ListPieces = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's programme: searches, every prior method, ablations; then report.
 
     Several machines with a shared folder: accelerate launch -m eos reproduce ...
     """
-    source, changes = split_arguments(arguments)
+    source, changes = options.split_arguments(arguments)
     scope = scope_of(
         quick,
         budgets,
