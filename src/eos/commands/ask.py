@@ -1,13 +1,13 @@
 """`eos ask`: a picture and a question, answered by the full model and under plans."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from eos.commands import options
+from eos.commands.terminal import table_width
 from eos.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def ask(
         return
     cells = [(x["run"], str(x["final_tokens"]), f"{x['flops']:.3f}", x["answer"]) for x in rows]
     heads = ("run", "final tokens", "FLOPs", "answer")
-    width = None if sys.stdout.isatty() else WIDTH
-    show_grid(Console(width=width), Grid(heads, cells, title=question, left=("answer",)))
+    grid = Grid(heads, cells, title=question, left=("answer",))
+    show_grid(Console(width=table_width(WIDTH)), grid)
 
 
 def read_picture(path: Path) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eos.commands import options
-from eos.commands.progress import progress_bar
+from eos.commands.terminal import progress_bar, show_result
 
 if TYPE_CHECKING:
     from eos.evaluation.latency import LatencyReport
@@ -62,10 +62,7 @@ def bench(
     if out is not None:
         report.save(out / "latency.json")
         print(f"saved {out / 'latency.json'}", file=sys.stderr)
-    if as_json:
-        print(report.to_json(), end="")
-    else:
-        show_latency(report, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(report, show_latency, as_json=as_json, width=WIDTH)
 
 
 def default_plans(visual_tokens: int) -> list[str]:

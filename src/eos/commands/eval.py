@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eos.commands import options
-from eos.commands.benchmarks import benchmarks_watched, named_benchmarks, show_benchmarks
-from eos.commands.progress import progress_bar
+from eos.commands.benchmarks import benchmarks_watched, named_benchmarks
+from eos.commands.terminal import progress_bar, show_result
 from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
+    from eos.evaluation.overall import Overall
     from eos.evaluation.results import Results
     from eos.models import backbone as models
-
-WIDTH = 150  # of tables that go to a file
 
 
 def evaluate(
@@ -78,19 +77,17 @@ def evaluate(
     try:
         if names:
             settings |= {"tasks": names, "data": data, "prompts": prompts.value}
-            overall = benchmarks_watched(loaded, plans or [], **settings)
+            found: Results | Overall = benchmarks_watched(loaded, plans or [], **settings)
         else:
-            results = evaluate_watched(loaded, plans or [], task=tasks, **settings)
+            found = evaluate_watched(loaded, plans or [], task=tasks, **settings)
     except StoppedError:
         if processes.main:
             raise
         sys.exit(1)  # the first process says what is kept
     finally:
         processes.leave()
-    if processes.main and names:
-        show_benchmarks(overall, out, document=markdown, as_json=as_json)
-    elif processes.main:
-        show_results(results, out, document=markdown, as_json=as_json)
+    if processes.main:
+        show_results(found, out, document=markdown, as_json=as_json)
 
 
 def own_questions(
@@ -111,19 +108,22 @@ def own_questions(
     return {**chosen, "data": open_source(LlavaData(file=str(data), images=str(images)))}
 
 
-def show_results(results: "Results", out: Path, *, document: Path | None, as_json: bool) -> None:
+def show_results(
+    found: "Results | Overall", out: Path, *, document: Path | None, as_json: bool
+) -> None:
     """Print tables or JSON; write Markdown to ``document``."""
+    from eos.evaluation.overall import Overall
     from eos.report.evaluation import markdown, show_evaluation
+    from eos.report.overall import overall_markdown, show_overall
     from eos.runs.files import write_atomically
 
-    print(f"saved {out / 'results.json'}", file=sys.stderr)
+    overall = isinstance(found, Overall)
+    print(f"saved {out / ('overall.json' if overall else 'results.json')}", file=sys.stderr)
     if document is not None:
-        write_atomically(document, markdown(results))
+        text = overall_markdown(found) if isinstance(found, Overall) else markdown(found)
+        write_atomically(document, text)
         print(f"saved {document}", file=sys.stderr)
-    if as_json:
-        print(results.to_json(), end="")
-    else:
-        show_evaluation(results, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(found, show_overall if overall else show_evaluation, as_json=as_json)
 
 
 def evaluate_watched(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eos.commands import options
-from eos.commands.progress import progress_bar
+from eos.commands.terminal import progress_bar, show_result
 from eos.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from eos.evaluation.slopes import SlopeMethod, Slopes
     from eos.models import backbone as models
     from eos.runs.journal import Journal
-
-WIDTH = 150  # of tables that go to a file
 
 
 def fidelity(
@@ -61,10 +59,7 @@ def fidelity(
         found.save(out / "fidelity.json")
         write_atomically(out / "fidelity.md", markdown(found))
     print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
-    if as_json:
-        print(found.to_json(), end="")
-    else:
-        show_fidelity(found, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(found, show_fidelity, as_json=as_json)
 
 
 def fidelity_watched(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eos.commands import options
-from eos.commands.benchmarks import WIDTH
-from eos.commands.progress import progress_bar
 from eos.commands.search import search_watched
-from eos.errors import ConfigError, EosError, StoppedError
+from eos.commands.terminal import progress_bar, resumable, table_width
+from eos.errors import ConfigError, EosError
 
 if TYPE_CHECKING:
     from eos.evaluation.overall import Overall
@@ -212,17 +211,13 @@ def make_table(
     plans = plans_of(table, found, model_sizes(backbone))
     asked = {**asked, "tasks": list(table.tasks), "out": out / "answers"}
     asked["batch_size"] = asked["batch_size"] or table.batch_size
-    try:
-        with progress_bar("answers", quiet=quiet) as update:
+    kept = f"all answers so far are kept in {out}"
+    with resumable(kept), progress_bar("answers", quiet=quiet) as update:
 
-            def watch(task: str, done: int, total: int) -> None:
-                update(done, total, label=f"{name}: {task}")
+        def watch(task: str, done: int, total: int) -> None:
+            update(done, total, label=f"{name}: {task}")
 
-            return choose_rows(evaluate_benchmarks(backbone, plans, watch=watch, **asked), table)
-    except KeyboardInterrupt:
-        raise StoppedError(
-            f"stopped; all answers so far are kept in {out}. Rerun the same command to resume"
-        ) from None
+        return choose_rows(evaluate_benchmarks(backbone, plans, watch=watch, **asked), table)
 
 
 def save_table(made: "Overall", path: Path, *, title: str) -> None:
@@ -244,4 +239,4 @@ def show_tables(made: "dict[str, Overall]", *, as_json: bool) -> None:
         return
     for name, own in made.items():
         print(name)
-        show_overall(own, width=None if sys.stdout.isatty() else WIDTH)
+        show_overall(own, width=table_width())

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eos.commands import options
-from eos.commands.progress import progress_bar
 from eos.commands.search import load_placed
+from eos.commands.terminal import progress_bar, show_result
 from eos.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def profile(
         processes.leave()
     if not processes.main:
         return
-    if as_json:
-        print(found.to_json(), end="")
-    else:
-        show_profile(found, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(found, show_profile, as_json=as_json, width=WIDTH)
     files = [out / "profile.json", *draw_profile(found, out / "profile.png")]
     print(f"saved {', '.join(map(str, files))}", file=sys.stderr)
 
@@ -81,6 +78,6 @@ def profile_watched(
         def watch(stage: str, done: int, total: int) -> None:
             update(done, total)
 
-        rest = {"processor": None, "folder": out, "watch": watch}
         with locked(out, main=Processes().main):
-            return find_profile(open_search(backbone, sources, config, **rest))  # type: ignore[arg-type]
+            opened = open_search(backbone, sources, config, processor=None, folder=out, watch=watch)
+            return find_profile(opened)

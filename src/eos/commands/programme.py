@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eos.commands.options import check_before_loading
-from eos.commands.progress import Update, clock, progress_bar
+from eos.commands.terminal import Update, clock, progress_bar
 from eos.errors import ConfigError, StoppedError
 from eos.tables import text_table
 

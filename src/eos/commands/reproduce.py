@@ -1,6 +1,5 @@
 """`eos reproduce`: the whole programme of the paper on one backbone, in pieces that resume."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,11 +7,11 @@ import typer
 
 from eos.commands import options
 from eos.commands.programme import run_programme, scope_of
+from eos.commands.terminal import table_width
 
 if TYPE_CHECKING:
     from eos.evaluation.study import Study
 
-WIDTH = 150  # of tables that go to a file
 USE = """\
 import eos
 from eos.miniature.world import example
@@ -122,7 +121,7 @@ def show_study(study: "Study") -> None:
     from eos.report.programme import league
 
     ordered, lines = league(study)
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(width=table_width())
     show_grid(console, summary_grid(ordered, lines_after=lines))
     for paragraph in caption(ordered):
         console.print(paragraph, highlight=False, markup=False)

@@ -1,13 +1,12 @@
 """`eos search`: load, search with a progress bar, show what was found."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eos.commands import options
 from eos.commands.dry_run import preview, show_dry_run
-from eos.commands.progress import progress_bar
+from eos.commands.terminal import progress_bar, table_width
 from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ def search(
     config, processes = read_config(source, changes), Processes()
     if dry_run:
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
-        values, width = trace_values(source, changes), None if sys.stdout.isatty() else WIDTH
-        show_dry_run(values, preview(config, backbone), as_json=as_json, width=width)
+        values, costs = trace_values(source, changes), preview(config, backbone)
+        show_dry_run(values, costs, as_json=as_json, width=table_width(WIDTH))
         return
     try:
         found = search_watched(
@@ -59,7 +58,7 @@ def search(
     if as_json:
         print(json.dumps(as_data(found, out), indent=2, ensure_ascii=False))
     else:
-        show_search(found, out, width=None if sys.stdout.isatty() else WIDTH)
+        show_search(found, out, width=table_width(WIDTH))
 
 
 def as_data(found: "SearchResult", out: Path) -> dict[str, Any]:

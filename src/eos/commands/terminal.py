@@ -1,17 +1,24 @@
-"""Progress: one line on stderr for every verb that takes long.
+"""Terminal: the line of progress on stderr, results on stdout, and what Ctrl-C leaves.
 
 How far it is and the time left come first; what does not fit the terminal is left out whole.
 """
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
+from eos.errors import StoppedError
+
+if TYPE_CHECKING:
+    from eos.config import Artifact
+
+WIDTH = 150  # of tables that go to a file
 GAP = "  "  # between the parts of a line
 BAR, WITH_BAR = 20, 100  # columns of the bar, and of a terminal that has one
 
@@ -102,3 +109,27 @@ def progress_bar(label: str, *, quiet: bool, console: Console | None = None) -> 
             )
 
         yield update
+
+
+@contextmanager
+def resumable(kept: str) -> Iterator[None]:
+    """Turn Ctrl-C inside the block into an error that says what is kept and how to resume."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(f"stopped; {kept}. Rerun the same command to resume") from None
+
+
+def table_width(in_file: int = WIDTH) -> int | None:
+    """Give the width of tables: the terminal's own, None, or ``in_file`` if there is none."""
+    return None if sys.stdout.isatty() else in_file
+
+
+def show_result(
+    found: "Artifact", show: Callable[..., Any], *, as_json: bool, width: int = WIDTH
+) -> None:
+    """Print a result as JSON, or by ``show`` in tables; those of a file have ``width`` columns."""
+    if as_json:
+        print(found.to_json(), end="")
+    else:
+        show(found, width=table_width(width))
