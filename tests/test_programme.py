@@ -89,7 +89,7 @@ def test_a_piece_is_done_when_file_and_record_agree(tmp_path):
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_all_pieces_have_names_of_their_own_and_an_order(quick):
-    scope = scope_of(quick, None)
+    scope = scope_of(None, {}, quick=quick)
     pieces = assemble(scope, FACTS)
     names = [x.name for x in pieces]
     assert len(set(names)) == len(names)

@@ -53,23 +53,10 @@ def ablate(
     from eos.evaluation.study import Study
     from eos.programme.catalogue import ABLATIONS
 
-    source, changes = options.split_arguments(arguments)
-    scope = scope_of(
-        False,
-        budgets,
-        config=source,
-        changes=changes,
-        limit=limit,
-        searches=search,
-        task=task,
-        paper=paper,
-        descent=descent,
-        device=device,
-        dtype=dtype and dtype.value,
-        attention=attention and attention.value,
-        batch_size=batch_size,
-        seed=seed,
-    )
+    given = {"limit": limit, "searches": search, "task": task, "paper": paper, "descent": descent}
+    given |= {"device": device, "dtype": dtype, "attention": attention}
+    given |= {"batch_size": batch_size, "seed": seed}
+    scope = scope_of(arguments, given, budgets=budgets)
     studies = ABLATIONS[name.value]
     if run_programme(scope, out, jobs=jobs, studies=studies, dry_run=dry_run, quiet=quiet):
         for study in studies:

@@ -1,12 +1,13 @@
 """What `eos reproduce` and `eos ablate` share: the scope of their options, running, progress."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eos.commands.options import check_before_loading
+from eos.commands.options import check_before_loading, split_arguments
 from eos.commands.terminal import Update, clock, progress_bar
 from eos.errors import ConfigError, StoppedError
 from eos.tables import text_table
@@ -17,11 +18,23 @@ if TYPE_CHECKING:
     from eos.programme.workshop import Facts
 
 
-def scope_of(quick: bool, budgets: str | None, **given: Any) -> "Scope":
-    """Make the scope of the options; those not given keep their defaults."""
+def scope_of(
+    arguments: list[str] | None,
+    given: Mapping[str, Any],
+    *,
+    quick: bool = False,
+    budgets: str | None = None,
+) -> "Scope":
+    """Make the scope of a verb's arguments and options; those not given keep their defaults."""
     from eos.programme.scope import QUICK_BUDGETS, QUICK_LIMIT, Scope
 
-    chosen = {key: value for key, value in given.items() if value is not None}
+    source, changes = split_arguments(arguments)
+    named = {"config": source, "changes": changes, **given}
+    chosen = {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in named.items()
+        if value is not None
+    }
     default: dict[str, Any] = {}
     if quick:
         default = {"limit": QUICK_LIMIT, "budgets": QUICK_BUDGETS, "seeds": (1,)}

@@ -64,24 +64,10 @@ def reproduce(
 
     Several machines with a shared folder: accelerate launch -m eos reproduce ...
     """
-    source, changes = options.split_arguments(arguments)
-    scope = scope_of(
-        quick,
-        budgets,
-        config=source,
-        changes=changes,
-        limit=limit,
-        searches=search,
-        presets=preset,
-        task=task,
-        paper=paper,
-        descent=descent,
-        device=device,
-        dtype=dtype and dtype.value,
-        attention=attention and attention.value,
-        batch_size=batch_size,
-        seed=seed,
-    )
+    given = {"limit": limit, "searches": search, "presets": preset, "task": task, "paper": paper}
+    given |= {"descent": descent, "device": device, "dtype": dtype, "attention": attention}
+    given |= {"batch_size": batch_size, "seed": seed}
+    scope = scope_of(arguments, given, quick=quick, budgets=budgets)
     if run_programme(scope, out, jobs=jobs, dry_run=dry_run, quiet=quiet):
         show_programme(out, as_json=as_json)
 
