@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from eos.evaluation.tasks import find_task
-from eos.programme.catalogue import ABLATIONS, PRESETS_FIRST, STUDIES
-from eos.programme.making import (
+from eos.programme.builders import (
     given_plan,
     given_profile,
     make_answers,
@@ -20,11 +19,12 @@ from eos.programme.making import (
     make_verify,
     profile_file,
 )
-from eos.programme.pieces import Piece, wanted
+from eos.programme.catalogue import ABLATIONS, PRESETS_FIRST, STUDIES
+from eos.programme.context import ModelInfo, answers_path, plan_file, run_name
+from eos.programme.pieces import Piece, with_needs
 from eos.programme.rows import StudyInputs
 from eos.programme.scope import Scope
 from eos.programme.searches import SearchSpec, config_of, descent_budget, first, searches
-from eos.programme.workshop import Facts, answers_path, plan_file, run_name
 from eos.space.plan import Plan
 
 MAIN = "main"
@@ -37,14 +37,14 @@ QUESTION_SECONDS, PLAN_SECONDS, FLOPS_SECONDS = 0.04, 0.003, 0.1
 EXAMPLE_SECONDS, VERIFY_SECONDS = 0.3, 2.0
 
 
-def assemble(scope: Scope, facts: Facts, *, studies: Sequence[str] | None = None) -> list[Piece]:
+def assemble(scope: Scope, info: ModelInfo, *, studies: Sequence[str] | None = None) -> list[Piece]:
     """List the pieces of the whole programme; of some studies and what they need, if named."""
     names = chosen_studies(scope) if studies is None else studies
-    pieces = [*_search_pieces(scope), *_study_pieces(scope, facts, names), *_other_pieces(scope)]
+    pieces = [*_search_pieces(scope), *_study_pieces(scope, info, names), *_other_pieces(scope)]
     final = [f"study/{name}" for name in names]
     if studies is None:
         final += ["trajectory", "examples", "verify", f"search/profile-{scope.seeds[0]}"]
-    return wanted(pieces, final)
+    return with_needs(pieces, final)
 
 
 def chosen_studies(scope: Scope) -> list[str]:
@@ -105,7 +105,7 @@ def _search_seconds(scope: Scope, spec: SearchSpec) -> float:
     return RACE_SECONDS * (config.validation.samples + config.explore.confirm_samples)
 
 
-def _study_pieces(scope: Scope, facts: Facts, names: Sequence[str]) -> list[Piece]:
+def _study_pieces(scope: Scope, info: ModelInfo, names: Sequence[str]) -> list[Piece]:
     """Make the pieces of answers and studies.
 
     Every study goes through the families after the study before it: two pieces never write to one
@@ -116,8 +116,8 @@ def _study_pieces(scope: Scope, facts: Facts, names: Sequence[str]) -> list[Piec
     answered: set[tuple[int, str]] = set()
     chain = [PRESETS_FIRST, *names] if MAIN in names else list(names)
     for place, name in enumerate(chain):
-        work = _expected_answers(scope, facts, name, answered)
-        own = [_answers_piece(scope, facts, name, family, work=work) for family in families]
+        work = _expected_answers(scope, info, name, answered)
+        own = [_answers_piece(scope, info, name, family, work=work) for family in families]
         if place:
             own = [replace(x, after=(_answers(chain[place - 1], x),)) for x in own]
         if name == MAIN:
@@ -133,14 +133,14 @@ def _answers(study: str, like: Piece) -> str:
     return f"answers/{study}/{like.name.rpartition('/')[2]}"
 
 
-def _answers_piece(scope: Scope, facts: Facts, study: str, family: str, *, work: float) -> Piece:
+def _answers_piece(scope: Scope, info: ModelInfo, study: str, family: str, *, work: float) -> Piece:
     spec = STUDIES[study]
     own = spec.scope(scope)
     rows = {"study": study, "rows": spec.settings, "scope": _row_settings(scope)}
     return Piece(
         f"answers/{study}/{family}",
         "answers",
-        f"{answers_path(own, facts.fingerprint, family)}/results.json",
+        f"{answers_path(own, info.fingerprint, family)}/results.json",
         partial(make_answers, study=study, family=family),
         settings={**rows, "family": family, **own.questions},
         needs=tuple(f"search/{name}" for name in spec.searches(scope)),
@@ -167,20 +167,20 @@ def _row_settings(scope: Scope) -> dict[str, Any]:
 
 
 def _expected_answers(
-    scope: Scope, facts: Facts, study: str, answered: set[tuple[int, str]]
+    scope: Scope, info: ModelInfo, study: str, answered: set[tuple[int, str]]
 ) -> float:
     """Guess the seconds of a study's answers to a family; note which plans answer.
 
     Before the searches are done an even schedule stands for every plan that they will find.
     """
-    target = facts.target._asdict()
+    target = info.target._asdict()
     names = STUDIES[study].searches(scope)
     plans = {x: Plan.preset("even", budget=int(x.split("@")[1]), **target) for x in names}
     limit = STUDIES[study].scope(scope).limit
     work = QUESTION_SECONDS
     if limit not in {own for own, _ in answered}:
         work += FLOPS_SECONDS  # the full model answers once
-    for row in STUDIES[study].rows(StudyInputs(scope, plans, facts.target)):
+    for row in STUDIES[study].rows(StudyInputs(scope, plans, info.target)):
         own = f"{row.method} {row.name}" if row.searched else run_name(row.plan)
         own = f"{study} {row.name}" if row.method in ("swept", "moved") else own
         if (limit, own) not in answered:
