@@ -128,13 +128,13 @@ def canonical(plan: Plan) -> Plan:
     unless its attention is passed on, which they say to whom.
     """
     steps = tuple(
-        step.model_copy(update={"operator": PRUNE}) if _traceless(step) else step
+        step.model_copy(update={"operator": PRUNE}) if _only_prunes(step) else step
         for step in plan.steps
     )
     return plan.model_copy(update={"steps": steps, "backbone": "any", "provenance": {}})
 
 
-def _traceless(step: Step) -> bool:
+def _only_prunes(step: Step) -> bool:
     operator = step.operator
     return isinstance(operator, Operator) and operator.omega.prunes and not operator.mass
 
