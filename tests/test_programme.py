@@ -18,7 +18,7 @@ from eos.programme.rows import StudyInputs
 from eos.programme.running import ProgrammeProgress
 from eos.programme.scope import BUDGETS, Scope
 from eos.programme.searches import config_of, searches
-from eos.programme.variations import central, moved, placed, with_parameter, without
+from eos.programme.sweeps import central, moved, placed, with_parameter, without
 from eos.runs.files import write_atomically
 from eos.space.searched import load_searched
 from eos.space.specs import Target

@@ -7,24 +7,13 @@ from functools import partial
 from typing import Any
 
 from eos.evaluation.tasks import find_task
-from eos.programme.builders import (
-    given_plan,
-    given_profile,
-    make_answers,
-    make_examples_file,
-    make_profile,
-    make_search,
-    make_study_file,
-    make_trajectory,
-    make_verify,
-    profile_file,
-)
+from eos.programme import builders
 from eos.programme.catalogue import ABLATIONS, PRESETS_FIRST, STUDIES
 from eos.programme.context import ModelInfo, answers_path, plan_file, run_name
 from eos.programme.pieces import Piece, with_needs
 from eos.programme.rows import StudyInputs
 from eos.programme.scope import Scope
-from eos.programme.searches import SearchSpec, config_of, descent_budget, first, searches
+from eos.programme.searches import SearchSpec, config_of, default_search, descent_budget, searches
 from eos.space.plan import Plan
 
 MAIN = "main"
@@ -65,13 +54,13 @@ def _profile_piece(scope: Scope, like: SearchSpec) -> Piece:
     """Make the piece of the profile that searches like this one start from."""
     assert like.profile is not None
     spec = replace(like, name=f"profile-{like.profile}", budget=scope.budgets[-1])
-    given = given_profile(spec.given)
+    given = builders.given_profile(spec.given)
     settings = config_of(scope, spec).identity() if given is None else given.model_dump(mode="json")
     return Piece(
         f"search/{spec.name}",
         "profile",
-        profile_file(like.profile, scope.seeds),
-        partial(make_profile, spec=spec),
+        builders.profile_file(like.profile, scope.seeds),
+        partial(builders.make_profile, spec=spec),
         settings=settings,
         work=PROFILE_SECONDS if given is None else 0.0,
     )
@@ -80,7 +69,7 @@ def _profile_piece(scope: Scope, like: SearchSpec) -> Piece:
 def _search_piece(scope: Scope, spec: SearchSpec) -> Piece:
     settings: dict[str, Any] = {"budget": spec.budget}
     if spec.given is not None:
-        settings["plan"] = run_name(given_plan(spec.given, spec.budget))
+        settings["plan"] = run_name(builders.given_plan(spec.given, spec.budget))
     else:
         settings |= config_of(scope, spec).identity()
     profile = None if spec.given is not None else spec.profile
@@ -88,7 +77,7 @@ def _search_piece(scope: Scope, spec: SearchSpec) -> Piece:
         f"search/{spec.name}",
         "search",
         plan_file(spec.name),
-        partial(make_search, spec=spec),
+        partial(builders.make_search, spec=spec),
         settings=settings,
         needs=() if profile is None else (f"search/profile-{profile}",),
         work=_search_seconds(scope, spec),
@@ -141,7 +130,7 @@ def _answers_piece(scope: Scope, info: ModelInfo, study: str, family: str, *, wo
         f"answers/{study}/{family}",
         "answers",
         f"{answers_path(own, info.fingerprint, family)}/results.json",
-        partial(make_answers, study=study, family=family),
+        partial(builders.make_answers, study=study, family=family),
         settings={**rows, "family": family, **own.questions},
         needs=tuple(f"search/{name}" for name in spec.searches(scope)),
         work=work,
@@ -154,7 +143,7 @@ def _study_piece(scope: Scope, name: str, answers: Sequence[str]) -> Piece:
         f"study/{name}",
         "study",
         f"studies/{name}.json",
-        partial(make_study_file, study=name, commands=[command_of(scope, name)]),
+        partial(builders.make_study_file, study=name, commands=[command_of(scope, name)]),
         settings={"title": spec.title, "labels": list(spec.labels)},
         needs=(*(f"search/{own}" for own in spec.searches(scope)), *answers),
     )
@@ -191,7 +180,7 @@ def _expected_answers(
 
 def _other_pieces(scope: Scope) -> list[Piece]:
     """Make the pieces that are no studies."""
-    plans = tuple(f"search/{first(scope, budget)}" for budget in scope.budgets)
+    plans = tuple(f"search/{default_search(scope, budget)}" for budget in scope.budgets)
     descent = f"search/paper@{descent_budget(scope)}"
     shown = {"budgets": list(scope.budgets), "count": EXAMPLES, **scope.questions}
     families = len(find_task(scope.task).families)
@@ -200,19 +189,19 @@ def _other_pieces(scope: Scope) -> list[Piece]:
             "trajectory",
             "trajectory",
             "trajectory.json",
-            make_trajectory,
+            builders.make_trajectory,
             needs=(descent, *plans),
         ),
         Piece(
             "examples",
             "examples",
             "examples.json",
-            partial(make_examples_file, count=EXAMPLES),
+            partial(builders.make_examples_file, count=EXAMPLES),
             settings=shown,
             needs=plans,
             work=EXAMPLE_SECONDS * EXAMPLES * families * len(plans),
         ),
-        Piece("verify", "verify", "verify.json", make_verify, work=VERIFY_SECONDS),
+        Piece("verify", "verify", "verify.json", builders.make_verify, work=VERIFY_SECONDS),
     ]
 
 

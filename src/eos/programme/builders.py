@@ -11,7 +11,7 @@ from eos.programme.context import Context, canonical, plan_file, run_name
 from eos.programme.examples import make_examples
 from eos.programme.pieces import OnProgress
 from eos.programme.rows import SEARCHED_AT, PlanRow, StudyInputs
-from eos.programme.searches import SearchSpec, config_of, descent_budget, first
+from eos.programme.searches import SearchSpec, config_of, default_search, descent_budget
 from eos.programme.trajectory import read_trajectory
 from eos.runs.lock import locked
 from eos.searching.curves import Profile
@@ -166,8 +166,8 @@ def make_trajectory(context: Context, _: OnProgress) -> None:
     """Read the course of the paper's search and the stages of the default one."""
     scope = context.scope
     descent = f"paper@{descent_budget(scope)}"
-    plans = {budget: context.plan(first(scope, budget)) for budget in scope.budgets}
-    names = (descent, *(first(scope, budget) for budget in scope.budgets))
+    plans = {budget: context.plan(default_search(scope, budget)) for budget in scope.budgets}
+    names = (descent, *(default_search(scope, budget) for budget in scope.budgets))
     found = read_trajectory(context.run_folder(descent), plans, searches=names)
     found.save(context.folder / "trajectory.json")
 
@@ -175,12 +175,13 @@ def make_trajectory(context: Context, _: OnProgress) -> None:
 def make_examples_file(context: Context, _: OnProgress, *, count: int) -> None:
     """Observe the found plans on the first questions of every family."""
     scope = context.scope
-    plans = {
-        budget: (f"eos@{budget}", context.plan(first(scope, budget))) for budget in scope.budgets
-    }
-    task, seed = context.task, scope.seed
     found = make_examples(
-        context.answerer, task, plans, split=DEFAULT_SPLIT, seed=seed, count=count
+        context.answerer,
+        context.task,
+        {x: (f"eos@{x}", context.plan(default_search(scope, x))) for x in scope.budgets},
+        split=DEFAULT_SPLIT,
+        seed=scope.seed,
+        count=count,
     )
     found.save(context.folder / "examples.json")
 
