@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from eos.evaluation.overall import Overall
     from eos.evaluation.paper_tables import PaperTable
     from eos.models.backbone import Backbone
-    from eos.runs.processes import Processes
     from eos.searching.result import SearchResult
     from eos.searching.settings import SearchConfig
 
@@ -79,17 +78,26 @@ def paper(
     check_ready(tables, searches, data=data, device=device)
     options.check_before_loading(out)
     processes = Processes()
-    model: dict[str, Any] = {"dtype": dtype, "attention": attention}
     quiet = quiet or not processes.main
     try:
         found = {
-            name: find(config, out / "searches" / name, processes, quiet=quiet, **model)
+            name: search_watched(
+                config,
+                out / "searches" / name,
+                processes,
+                dtype=dtype or precision("bfloat16", config.device_map),
+                attention=attention,
+                quiet=quiet,
+            )
             for name, config in searches.items()
         }
         first = next(iter(tables.values()))
-        model["dtype"] = dtype or precision(first.dtype, device)
-        place = device or str(processes.device)
-        loaded = options.load_chosen(backbone or first.backbone, device=place, **model)
+        loaded = options.load_chosen(
+            backbone or first.backbone,
+            device=device or str(processes.device),
+            dtype=dtype or precision(first.dtype, device),
+            attention=attention,
+        )
         asked: dict[str, Any] = {"limit": limit, "batch_size": batch_size}
         asked |= {"data": None if data == Path(HUB) else data, "prompts": prompts.value}
         made = {}
@@ -178,19 +186,6 @@ def precision(chosen: str, device: str | None) -> options.Dtype | None:
 
     on_cpu = device == "cpu" or not torch.accelerator.is_available()
     return None if on_cpu else options.Dtype(chosen)
-
-
-def find(
-    config: "SearchConfig",
-    folder: Path,
-    processes: "Processes",
-    *,
-    dtype: options.Dtype | None,
-    **rest: Any,
-) -> "SearchResult":
-    """Search as the paper does, in bfloat16 on an accelerator; a finished search is read."""
-    chosen = dtype or precision("bfloat16", config.device_map)
-    return search_watched(config, folder, processes, dtype=chosen, **rest)
 
 
 def make_table(

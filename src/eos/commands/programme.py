@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eos.commands.options import check_before_loading, split_arguments
-from eos.commands.terminal import Update, clock, progress_bar, resumable
+from eos.commands.terminal import ProgressLine, clock, progress_bar, resumable
 from eos.errors import ConfigError
 from eos.tables import text_table
 
@@ -102,7 +102,7 @@ def _default_jobs(scope: "Scope") -> int:
     return os.cpu_count() or 1 if small and not alone else 1
 
 
-def _draw(update: Update, progress: "ProgrammeProgress") -> None:
+def _draw(update: ProgressLine, progress: "ProgrammeProgress") -> None:
     """Show the pieces that are being made, how many are done and how long is left."""
     notes = [
         f"{name} {done:.0f}/{total:.0f}" if total else name

@@ -75,6 +75,7 @@ def reproduce(
 def show_programme(out: Path, *, as_json: bool) -> None:
     """Print the main table, or it as JSON; write the report and say where it is."""
     from eos.evaluation.study import Study
+    from eos.report.build import build
     from eos.report.programme import report
     from eos.runs.files import write_atomically
 
@@ -82,20 +83,13 @@ def show_programme(out: Path, *, as_json: bool) -> None:
     plans = sorted((out / "plans").glob("eos-1@*.json"), key=lambda path: -_budget(path))
     use = USE.format(plan=plans[0].as_posix())
     write_atomically(out / "report.md", report(study, out, use=use))
-    page = build_page(out)
+    page = build([out], out / "report").other
     if as_json:
         print(study.to_json(), end="")
         return
     show_study(study)
     shown = ", ".join(str(path) for path in [*plans, out / "report.md", *page])
     print(f"\nsaved {shown}; to use the plan:\n\n{use}")  # code and paths are not wrapped
-
-
-def build_page(out: Path) -> list[Path]:
-    """Make tables, figures and the page of a reproduction folder; list what to look at."""
-    from eos.report.build import build
-
-    return list(build([out], out / "report").other)
 
 
 def show_study(study: "Study") -> None:

@@ -6,11 +6,12 @@ How far it is and the time left come first; what does not fit the terminal is le
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.text import Text
 
 from eos.errors import StoppedError
@@ -23,11 +24,12 @@ GAP = "  "  # between the parts of a line
 BAR, WITH_BAR = 20, 100  # columns of the bar, and of a terminal that has one
 
 
-class Update(Protocol):
-    """Sets the line; ``label`` stands at its begin, the ``notes`` after the time left.
+@dataclass(frozen=True)
+class ProgressLine:
+    """A line of progress, set by calling it."""
 
-    ``left`` is that time in seconds, if it is known better than from what is done so far.
-    """
+    progress: Progress
+    task: TaskID
 
     def __call__(
         self,
@@ -38,7 +40,13 @@ class Update(Protocol):
         left: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """Draw it."""
+        """Set the line; ``label`` stands at its begin, the ``notes`` after the time left.
+
+        ``left`` is that time in seconds, if it is known better than from what is done so far.
+        """
+        self.progress.update(
+            self.task, completed=done, total=total, description=label, left=left, notes=notes
+        )
 
 
 class StatusColumn(ProgressColumn):
@@ -90,25 +98,13 @@ def columns(console: Console) -> list[ProgressColumn]:
 
 
 @contextmanager
-def progress_bar(label: str, *, quiet: bool, console: Console | None = None) -> Iterator[Update]:
+def progress_bar(
+    label: str, *, quiet: bool, console: Console | None = None
+) -> Iterator[ProgressLine]:
     """Show progress inside the block."""
     console = console or Console(stderr=True)
     with Progress(*columns(console), console=console, transient=True, disable=quiet) as progress:
-        bar = progress.add_task(label, total=None, left=None, notes=())
-
-        def update(
-            done: float,
-            total: float | None,
-            *,
-            label: str | None = None,
-            left: float | None = None,
-            notes: Sequence[str] = (),
-        ) -> None:
-            progress.update(
-                bar, completed=done, total=total, description=label, left=left, notes=notes
-            )
-
-        yield update
+        yield ProgressLine(progress, progress.add_task(label, total=None, left=None, notes=()))
 
 
 @contextmanager
