@@ -12,13 +12,13 @@ from eos.evaluation.tasks import find_task
 from eos.methods.registry import PRESETS
 from eos.programme.assembly import assemble, command_of
 from eos.programme.catalogue import ABLATIONS, STUDIES
-from eos.programme.pieces import Piece, digests, is_done, record_path, wanted
+from eos.programme.context import ModelInfo, canonical, run_name
+from eos.programme.pieces import Piece, digests, is_done, record_path, with_needs
 from eos.programme.rows import StudyInputs
-from eos.programme.running import Course, Underway
+from eos.programme.running import ProgrammeProgress
 from eos.programme.scope import BUDGETS, Scope
 from eos.programme.searches import config_of, searches
-from eos.programme.variations import central, moved, placed, with_parameter, without
-from eos.programme.workshop import Facts, canonical, run_name
+from eos.programme.sweeps import central, moved, placed, with_parameter, without
 from eos.runs.files import write_atomically
 from eos.space.searched import load_searched
 from eos.space.specs import Target
@@ -26,7 +26,7 @@ from eos.space.specs import Target
 PLAN = load_searched("eos-miniature", 16)
 SIZES = {"visual_tokens": PLAN.visual_tokens, "num_layers": PLAN.num_layers}
 TARGET = Target(**SIZES, dims=PLAN.dims, text_tokens=PLAN.text_tokens)
-FACTS = Facts(
+INFO = ModelInfo(
     fingerprint="f", backbone="b", **SIZES, dims=PLAN.dims, text_tokens=16, environment={}
 )
 GIVEN = ("eos-miniature@64,32,16", "eos-miniature-seed-2", "eos-miniature-seed-3")
@@ -57,22 +57,22 @@ def test_a_digest_follows_from_settings_model_and_what_is_needed():
 def test_a_piece_stands_after_what_it_needs():
     with pytest.raises(ConfigError, match="before b"):
         digests([piece("b", "a"), piece("a")], model="m")
-    chosen = wanted([piece("a"), piece("b", "a"), piece("c")], ["b"])
+    chosen = with_needs([piece("a"), piece("b", "a"), piece("c")], ["b"])
     assert [x.name for x in chosen] == ["a", "b"]
 
 
 def test_what_is_left_follows_from_what_others_of_the_kind_took(tmp_path):
     made = [Piece(name, "study", f"{name}.json", print, work=10.0) for name in "abc"]
     made[2] = replace(made[2], needs=("a",))
-    course = Course(tmp_path, made, digests(made, model="m"), jobs=2)
-    course.look()
-    assert course.left() == 15.0
-    assert [course.ready(x) for x in made] == [True, True, False]
-    course.done["a"] = 20.0  # twice as long as expected
-    course.underway["b"] = Underway(made[1], 1, 2)
-    assert course.expected() == {"b": 20.0, "c": 20.0}
-    assert course.left() == (10 + 20) / 2
-    assert [course.ready(x) for x in made] == [False, False, True]
+    progress = ProgrammeProgress(tmp_path, made, digests(made, model="m"), jobs=2)
+    progress.find_done()
+    assert progress.seconds_left() == 15.0
+    assert [progress.ready(x) for x in made] == [True, True, False]
+    progress.done["a"] = 20.0  # twice as long as expected
+    progress.running["b"] = (1, 2)
+    assert progress.expected_seconds() == {"b": 20.0, "c": 20.0}
+    assert progress.seconds_left() == (10 + 20) / 2
+    assert [progress.ready(x) for x in made] == [False, False, True]
 
 
 def test_a_piece_is_done_when_file_and_record_agree(tmp_path):
@@ -89,8 +89,8 @@ def test_a_piece_is_done_when_file_and_record_agree(tmp_path):
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_all_pieces_have_names_of_their_own_and_an_order(quick):
-    scope = scope_of(quick, None)
-    pieces = assemble(scope, FACTS)
+    scope = scope_of(None, {}, quick=quick)
+    pieces = assemble(scope, INFO)
     names = [x.name for x in pieces]
     assert len(set(names)) == len(names)
     assert set(digests(pieces, model="m")) == set(names)
@@ -100,14 +100,14 @@ def test_all_pieces_have_names_of_their_own_and_an_order(quick):
 
 
 def test_answers_to_a_family_are_given_one_study_after_the_other():
-    pieces = [x for x in assemble(Scope(), FACTS) if x.kind == "answers"]
+    pieces = [x for x in assemble(Scope(), INFO) if x.kind == "answers"]
     for family in find_task("mini").families:
         own = [x for x in pieces if x.name.endswith(f"/{family}")]
         assert [x.after for x in own] == [(), *((x.name,) for x in own[:-1])]
 
 
 def test_only_the_main_comparison_of_other_questions_has_another_digest():
-    few, many = (assemble(Scope(limit=limit), FACTS) for limit in (2, 3))
+    few, many = (assemble(Scope(limit=limit), INFO) for limit in (2, 3))
     before, after = digests(few, model="m"), digests(many, model="m")
     changed = {name.split("/")[0] for name in before if before[name] != after[name]}
     assert changed == {"answers", "study", "examples"}
@@ -140,23 +140,23 @@ def test_two_studies_have_every_method_at_every_budget():
 
 def test_a_programme_without_larger_budgets_has_no_study_of_them():
     few = Scope(budgets=(64, 16), sweep=(64,))
-    assert "study/larger" not in [x.name for x in assemble(few, FACTS)]
-    assert "study/larger" in [x.name for x in assemble(Scope(), FACTS)]
+    assert "study/larger" not in [x.name for x in assemble(few, INFO)]
+    assert "study/larger" in [x.name for x in assemble(Scope(), INFO)]
 
 
 def test_every_ablation_is_made_of_studies():
     assert {study for own in ABLATIONS.values() for study in own} <= set(STUDIES)
     for name, own in ABLATIONS.items():
-        pieces = assemble(Scope(), FACTS, studies=own)
+        pieces = assemble(Scope(), INFO, studies=own)
         assert [x.name for x in pieces if x.kind == "study"] == [f"study/{x}" for x in own]
         assert command_of(Scope(), own[0]).startswith(f"eos ablate {name} ")
 
 
 def test_searches_that_are_given_need_no_profile():
     scope = Scope(searches=GIVEN)
-    pieces = {x.name: x for x in assemble(scope, FACTS, studies=["seeds"])}
+    pieces = {x.name: x for x in assemble(scope, INFO, studies=["seeds"])}
     assert not any(name.startswith("search/profile") for name in pieces)
-    free = {x.name: x for x in assemble(Scope(), FACTS, studies=["seeds"])}
+    free = {x.name: x for x in assemble(Scope(), INFO, studies=["seeds"])}
     assert "search/profile-1" in free
     names = [name for name in pieces if name.startswith("search/")]
     assert digests(pieces.values(), model="m") != digests(free.values(), model="m")
@@ -229,11 +229,11 @@ def test_a_scope_that_contradicts_itself_is_refused(given, message):
 
 def test_sweeps_answer_a_part_of_the_questions_unless_they_are_few_anyway():
     def limits(scope):
-        pieces = [x for x in assemble(scope, FACTS) if x.kind == "answers"]
+        pieces = [x for x in assemble(scope, INFO) if x.kind == "answers"]
         return {x.name.split("/")[1]: x.settings["limit"] for x in pieces}
 
     whole = limits(Scope(limit=100))
     assert (whole["main"], whole["operator"]) == (100, 20)
-    folders = {x.file for x in assemble(Scope(), FACTS) if x.kind == "answers"}
+    folders = {x.file for x in assemble(Scope(), INFO) if x.kind == "answers"}
     assert len(folders) == 3 * len(find_task("mini").families)
     assert set(limits(Scope(quick=True, limit=10)).values()) == {10}

@@ -13,9 +13,9 @@ from rich.text import Text
 
 import eos
 from eos import cli
-from eos.commands.progress import columns
 from eos.commands.reproduce import show_programme
 from eos.commands.search import describe_status
+from eos.commands.terminal import columns
 from eos.estimates import Estimate
 from eos.evaluation.agreement import agreement, pooled
 from eos.evaluation.fidelity import SLOPE_METHODS, Fidelity, Level

@@ -6,29 +6,8 @@ from typing import Annotated
 
 import typer
 
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    Out,
-    Quiet,
-    split_arguments,
-)
-from eos.commands.programme import (
-    BudgetList,
-    DescentChanges,
-    GivenSearches,
-    Jobs,
-    Limit,
-    ListPieces,
-    PaperConfig,
-    QuestionSeed,
-    TaskChoice,
-    run_programme,
-    scope_of,
-)
+from eos.commands import options
+from eos.commands.programme import run_programme, scope_of
 from eos.commands.reproduce import show_study
 
 
@@ -53,44 +32,31 @@ def ablate(
             metavar="[CONFIG] [KEY=VALUE]...", help="Of the search, as `eos search` takes them."
         ),
     ] = None,
-    out: Out = Path("runs/reproduce"),
-    jobs: Jobs = None,
-    limit: Limit = None,
-    budgets: BudgetList = None,
-    search: GivenSearches = None,
-    task: TaskChoice = "mini",
-    paper: PaperConfig = None,
-    descent: DescentChanges = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 16,
-    seed: QuestionSeed = None,
-    dry_run: ListPieces = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    out: options.Out = Path("runs/reproduce"),
+    jobs: options.Jobs = None,
+    limit: options.Limit = None,
+    budgets: options.BudgetList = None,
+    search: options.GivenSearches = None,
+    task: options.TaskChoice = "mini",
+    paper: options.PaperConfig = None,
+    descent: options.DescentChanges = None,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 16,
+    seed: options.QuestionSeed = None,
+    dry_run: options.ListPieces = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Vary one respect of the search, its plans or their operators; the rest stays as found."""
     from eos.evaluation.study import Study
     from eos.programme.catalogue import ABLATIONS
 
-    source, changes = split_arguments(arguments)
-    scope = scope_of(
-        False,
-        budgets,
-        config=source,
-        changes=changes,
-        limit=limit,
-        searches=search,
-        task=task,
-        paper=paper,
-        descent=descent,
-        device=device,
-        dtype=dtype and dtype.value,
-        attention=attention and attention.value,
-        batch_size=batch_size,
-        seed=seed,
-    )
+    given = {"limit": limit, "searches": search, "task": task, "paper": paper, "descent": descent}
+    given |= {"device": device, "dtype": dtype, "attention": attention}
+    given |= {"batch_size": batch_size, "seed": seed}
+    scope = scope_of(arguments, given, budgets=budgets)
     studies = ABLATIONS[name.value]
     if run_programme(scope, out, jobs=jobs, studies=studies, dry_run=dry_run, quiet=quiet):
         for study in studies:

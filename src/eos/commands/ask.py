@@ -1,21 +1,13 @@
 """`eos ask`: a picture and a question, answered by the full model and under plans."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Backbone,
-    Device,
-    DtypeChoice,
-    Plans,
-    load_chosen,
-)
+from eos.commands import options
+from eos.commands.terminal import table_width
 from eos.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,13 +21,13 @@ WIDTH = 100  # of tables that go to a file
 def ask(
     image: Annotated[Path, typer.Argument(help="A picture.")],
     question: Annotated[str, typer.Argument(help="What to answer about it.")],
-    backbone: Backbone = "miniature",
-    plans: Plans = None,
+    backbone: options.Backbone = "miniature",
+    plans: options.Plans = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Length of an answer at most.")] = 20,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Answer a question about a picture, by the full model and under plans, side by side.
 
@@ -47,7 +39,7 @@ def ask(
     from eos.report.layout import Grid, show_grid
 
     picture = read_picture(image)
-    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
+    loaded = options.load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     specs = plans or (DEFAULT if backbone == "miniature" else OTHERWISE)
     rows = answered(loaded, picture, question, specs=specs, max_new_tokens=max_new_tokens)
     if as_json:
@@ -55,8 +47,8 @@ def ask(
         return
     cells = [(x["run"], str(x["final_tokens"]), f"{x['flops']:.3f}", x["answer"]) for x in rows]
     heads = ("run", "final tokens", "FLOPs", "answer")
-    width = None if sys.stdout.isatty() else WIDTH
-    show_grid(Console(width=width), Grid(heads, cells, title=question, left=("answer",)))
+    grid = Grid(heads, cells, title=question, left=("answer",))
+    show_grid(Console(width=table_width(WIDTH)), grid)
 
 
 def read_picture(path: Path) -> Any:

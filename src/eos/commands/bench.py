@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    Plans,
-    Quiet,
-    Seed,
-    Size,
-    check_before_loading,
-)
-from eos.commands.progress import progress_bar
+from eos.commands import options
+from eos.commands.terminal import progress_bar, show_result
 
 if TYPE_CHECKING:
     from eos.evaluation.latency import LatencyReport
@@ -31,19 +20,19 @@ BUDGETS = (192, 128, 64, 16)
 
 
 def bench(
-    size: Annotated[Size, typer.Option(help="Random LLaVA to build.")] = Size.small,
-    plans: Plans = None,
+    size: Annotated[options.Size, typer.Option(help="Random LLaVA to build.")] = options.Size.small,
+    plans: options.Plans = None,
     text: Annotated[int, typer.Option(help="Text tokens of the prompt.")] = 64,
     repeats: Annotated[int, typer.Option(help="Rounds; their median is reported.")] = 7,
     decode: Annotated[int, typer.Option(help="Tokens decoded in each round.")] = 4,
     out: Annotated[Path | None, typer.Option(help="Write latency.json into this folder.")] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 1,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 1,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Time prefill and decoding, full against reduced, beside the bound that plain layers set.
 
@@ -53,7 +42,7 @@ def bench(
     from eos.models.random_llava import random_llava, visual_tokens
     from eos.report.latency import show_latency
 
-    check_before_loading(out, plans=plans)
+    options.check_before_loading(out, plans=plans)
     backbone = random_llava(
         size.value,
         dtype=dtype.value if dtype else "float32",
@@ -73,10 +62,7 @@ def bench(
     if out is not None:
         report.save(out / "latency.json")
         print(f"saved {out / 'latency.json'}", file=sys.stderr)
-    if as_json:
-        print(report.to_json(), end="")
-    else:
-        show_latency(report, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(report, show_latency, as_json=as_json, width=WIDTH)
 
 
 def default_plans(visual_tokens: int) -> list[str]:

@@ -1,18 +1,15 @@
 """Published benchmarks in `eos eval`: several tasks in one run, one table."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eos.commands.progress import progress_bar
-from eos.errors import ConfigError, StoppedError
+from eos.commands.terminal import progress_bar, resumable
+from eos.errors import ConfigError
 
 if TYPE_CHECKING:
     from eos.evaluation.overall import Overall
     from eos.models import backbone as models
-
-WIDTH = 150  # of a table that goes to a file
 
 
 def named_benchmarks(
@@ -48,29 +45,10 @@ def benchmarks_watched(
     """Evaluate on benchmarks with a progress bar."""
     from eos.evaluation.suite import evaluate_benchmarks
 
-    try:
-        with progress_bar("benchmarks", quiet=quiet) as update:
+    kept = f"all answers so far are kept in {out}"
+    with resumable(kept), progress_bar("benchmarks", quiet=quiet) as update:
 
-            def watch(name: str, done: int, total: int) -> None:
-                update(done, total, label=name)
+        def watch(name: str, done: int, total: int) -> None:
+            update(done, total, label=name)
 
-            return evaluate_benchmarks(backbone, plans, out=out, watch=watch, **settings)
-    except KeyboardInterrupt:
-        raise StoppedError(
-            f"stopped; all answers so far are kept in {out}. Rerun the same command to resume"
-        ) from None
-
-
-def show_benchmarks(overall: "Overall", out: Path, *, document: Path | None, as_json: bool) -> None:
-    """Print the table or JSON; write Markdown to ``document``."""
-    from eos.report.overall import overall_markdown, show_overall
-    from eos.runs.files import write_atomically
-
-    print(f"saved {out / 'overall.json'}", file=sys.stderr)
-    if document is not None:
-        write_atomically(document, overall_markdown(overall))
-        print(f"saved {document}", file=sys.stderr)
-    if as_json:
-        print(overall.to_json(), end="")
-    else:
-        show_overall(overall, width=None if sys.stdout.isatty() else WIDTH)
+        return evaluate_benchmarks(backbone, plans, out=out, watch=watch, **settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eos.commands.options import AsJson, Quiet, Seed
-from eos.commands.progress import progress_bar
+from eos.commands.terminal import progress_bar
 
 if TYPE_CHECKING:
     from eos.data.mix_files import MixManifest

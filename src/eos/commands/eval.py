@@ -6,40 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eos.commands.benchmarks import benchmarks_watched, named_benchmarks, show_benchmarks
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Backbone,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    MetricChoice,
-    Out,
-    OwnData,
-    OwnImages,
-    OwnMetric,
-    Plans,
-    PromptStyle,
-    Quiet,
-    Seed,
-    check_before_loading,
-    load_chosen,
-)
-from eos.commands.progress import progress_bar
+from eos.commands import options
+from eos.commands.benchmarks import benchmarks_watched, named_benchmarks
+from eos.commands.terminal import progress_bar, show_result
 from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
+    from eos.evaluation.overall import Overall
     from eos.evaluation.results import Results
     from eos.models import backbone as models
 
-WIDTH = 150  # of tables that go to a file
-
 
 def evaluate(
-    out: Out,
-    backbone: Backbone = "miniature",
-    plans: Plans = None,
+    out: options.Out,
+    backbone: options.Backbone = "miniature",
+    plans: options.Plans = None,
     tasks: Annotated[
         str | None,
         typer.Option(
@@ -50,12 +31,13 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option(help="Which set of a task's questions; by default test.")
     ] = None,
-    data: OwnData = None,
-    images: OwnImages = None,
-    metric: OwnMetric = None,
+    data: options.OwnData = None,
+    images: options.OwnImages = None,
+    metric: options.OwnMetric = None,
     prompts: Annotated[
-        PromptStyle, typer.Option(help="Of benchmarks: as LLaVA's or Qwen's evaluation asks.")
-    ] = PromptStyle.llava,
+        options.PromptStyle,
+        typer.Option(help="Of benchmarks: as LLaVA's or Qwen's evaluation asks."),
+    ] = options.PromptStyle.llava,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -69,13 +51,13 @@ def evaluate(
     markdown: Annotated[
         Path | None, typer.Option(help="Write the tables to this file as Markdown.")
     ] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 16,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 16,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Evaluate the full model and plans on the same questions: accuracies, paired differences.
 
@@ -84,34 +66,32 @@ def evaluate(
     from eos.runs.processes import Processes
 
     names = named_benchmarks(tasks, data, others={"--images": images, "--metric": metric})
-    check_before_loading(out, files=[markdown], plans=plans)
+    options.check_before_loading(out, files=[markdown], plans=plans)
     own = {} if names else own_questions(data, images, metric)
     processes = Processes()
     processes.refuse_sharding()
     place = device or str(processes.device)
-    loaded = load_chosen(backbone, device=place, dtype=dtype, attention=attention)
+    loaded = options.load_chosen(backbone, device=place, dtype=dtype, attention=attention)
     settings = {"split": split, "limit": limit, "seed": seed, "blank": blank, **own}
     settings |= {"batch_size": batch_size, "quiet": quiet or not processes.main, "out": out}
     try:
         if names:
             settings |= {"tasks": names, "data": data, "prompts": prompts.value}
-            overall = benchmarks_watched(loaded, plans or [], **settings)
+            found: Results | Overall = benchmarks_watched(loaded, plans or [], **settings)
         else:
-            results = evaluate_watched(loaded, plans or [], task=tasks, **settings)
+            found = evaluate_watched(loaded, plans or [], task=tasks, **settings)
     except StoppedError:
         if processes.main:
             raise
         sys.exit(1)  # the first process says what is kept
     finally:
         processes.leave()
-    if processes.main and names:
-        show_benchmarks(overall, out, document=markdown, as_json=as_json)
-    elif processes.main:
-        show_results(results, out, document=markdown, as_json=as_json)
+    if processes.main:
+        show_results(found, out, document=markdown, as_json=as_json)
 
 
 def own_questions(
-    data: Path | None, images: Path | None, metric: MetricChoice | None
+    data: Path | None, images: Path | None, metric: options.MetricChoice | None
 ) -> dict[str, Any]:
     """Open one's own data before the model is loaded."""
     if (data is None) != (images is None):
@@ -128,19 +108,22 @@ def own_questions(
     return {**chosen, "data": open_source(LlavaData(file=str(data), images=str(images)))}
 
 
-def show_results(results: "Results", out: Path, *, document: Path | None, as_json: bool) -> None:
+def show_results(
+    found: "Results | Overall", out: Path, *, document: Path | None, as_json: bool
+) -> None:
     """Print tables or JSON; write Markdown to ``document``."""
+    from eos.evaluation.overall import Overall
     from eos.report.evaluation import markdown, show_evaluation
+    from eos.report.overall import overall_markdown, show_overall
     from eos.runs.files import write_atomically
 
-    print(f"saved {out / 'results.json'}", file=sys.stderr)
+    overall = isinstance(found, Overall)
+    print(f"saved {out / ('overall.json' if overall else 'results.json')}", file=sys.stderr)
     if document is not None:
-        write_atomically(document, markdown(results))
+        text = overall_markdown(found) if isinstance(found, Overall) else markdown(found)
+        write_atomically(document, text)
         print(f"saved {document}", file=sys.stderr)
-    if as_json:
-        print(results.to_json(), end="")
-    else:
-        show_evaluation(results, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(found, show_overall if overall else show_evaluation, as_json=as_json)
 
 
 def evaluate_watched(

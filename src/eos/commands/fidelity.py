@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Backbone,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    Out,
-    Quiet,
-    Seed,
-    check_before_loading,
-    load_chosen,
-)
-from eos.commands.progress import progress_bar
+from eos.commands import options
+from eos.commands.terminal import progress_bar, show_result
 from eos.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,12 +17,10 @@ if TYPE_CHECKING:
     from eos.models import backbone as models
     from eos.runs.journal import Journal
 
-WIDTH = 150  # of tables that go to a file
-
 
 def fidelity(
-    out: Out,
-    backbone: Backbone = "miniature",
+    out: options.Out,
+    backbone: options.Backbone = "miniature",
     samples: Annotated[int, typer.Option(help="Questions of the world to measure on.")] = 240,
     fractions: Annotated[
         str, typer.Option(help="Kept of the visual tokens, with commas between.")
@@ -43,13 +29,13 @@ def fidelity(
         list[str] | None,
         typer.Option(help="A way to estimate slopes, such as measured; repeatable, all if none."),
     ] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 8,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare the gradients of a search with what removing tokens really does, layer by layer."""
     from eos.report.fidelity import markdown, show_fidelity
@@ -57,8 +43,8 @@ def fidelity(
     from eos.runs.lock import locked
 
     kept, methods = _fractions(fractions), _methods(method)
-    check_before_loading(out)
-    loaded = load_chosen(backbone, device=device, dtype=dtype, attention=attention)
+    options.check_before_loading(out)
+    loaded = options.load_chosen(backbone, device=device, dtype=dtype, attention=attention)
     with locked(out):
         found = fidelity_watched(
             loaded,
@@ -73,10 +59,7 @@ def fidelity(
         found.save(out / "fidelity.json")
         write_atomically(out / "fidelity.md", markdown(found))
     print(f"saved {out / 'fidelity.json'} and {out / 'fidelity.md'}", file=sys.stderr)
-    if as_json:
-        print(found.to_json(), end="")
-    else:
-        show_fidelity(found, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(found, show_fidelity, as_json=as_json)
 
 
 def fidelity_watched(

@@ -149,6 +149,49 @@ DryRun = Annotated[
 ]
 ConfigSeed = Annotated[int | None, typer.Option("--seed", help="Short for seed=.")]
 
+# of `eos reproduce` and `eos ablate`
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        min=1,
+        help="Pieces made at once, in processes of their own; by default one for each processor "
+        "with the miniature, else 1.",
+    ),
+]
+Limit = Annotated[int | None, typer.Option("--limit", help="Questions of each family.")]
+BudgetList = Annotated[
+    str | None, typer.Option("--budgets", help="Final visual tokens, such as 192,64,16.")
+]
+GivenSearches = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--search",
+        help="Plans to use instead of searching: eos-miniature, a run's folder or a plan.json; "
+        "repeatable, one for each seed.",
+    ),
+]
+ChosenPresets = Annotated[
+    list[str] | None,
+    typer.Option("--preset", help="Prior methods to compare with; repeatable, by default all."),
+]
+TaskChoice = Annotated[
+    str, typer.Option("--task", help="Questions to answer; mini:digit takes one family.")
+]
+QuestionSeed = Annotated[int | None, typer.Option("--seed", help="Of the questions.")]
+PaperConfig = Annotated[
+    str | None,
+    typer.Option("--paper", help="Configuration of the paper's search; paper-CONFIG if not given."),
+]
+DescentChanges = Annotated[
+    list[str] | None,
+    typer.Option("--descent", help="KEY=VALUE of the paper's searches, such as steps=20."),
+]
+ListPieces = Annotated[
+    bool,
+    typer.Option("--dry-run", help="List the pieces and about how long they take; make nothing."),
+]
+
 
 def load_chosen(
     source: str, *, device: str | None, dtype: Dtype | None, attention: Attention | None

@@ -7,27 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eos.commands.benchmarks import WIDTH
-from eos.commands.options import (
-    AsJson,
-    AttentionChoice,
-    Device,
-    Dtype,
-    DtypeChoice,
-    PromptStyle,
-    Quiet,
-    check_before_loading,
-    load_chosen,
-)
-from eos.commands.progress import progress_bar
+from eos.commands import options
 from eos.commands.search import search_watched
-from eos.errors import ConfigError, EosError, StoppedError
+from eos.commands.terminal import progress_bar, resumable, table_width
+from eos.errors import ConfigError, EosError
 
 if TYPE_CHECKING:
     from eos.evaluation.overall import Overall
     from eos.evaluation.paper_tables import PaperTable
     from eos.models.backbone import Backbone
-    from eos.runs.processes import Processes
     from eos.searching.result import SearchResult
     from eos.searching.settings import SearchConfig
 
@@ -63,19 +51,19 @@ def paper(
         str | None, typer.Option(help="Instead of the tables' own: a folder or a name.")
     ] = None,
     prompts: Annotated[
-        PromptStyle, typer.Option(help="As LLaVA's or Qwen's evaluation asks.")
-    ] = PromptStyle.llava,
+        options.PromptStyle, typer.Option(help="As LLaVA's or Qwen's evaluation asks.")
+    ] = options.PromptStyle.llava,
     limit: Annotated[
         int | None, typer.Option(help="Questions of each part of a benchmark; all by default.")
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Questions at once; the tables' own by default.")
     ] = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Search, then evaluate the plans and prior methods on benchmarks: the paper's tables.
 
@@ -88,19 +76,28 @@ def paper(
     tables, own = read_arguments(arguments or [])
     searches = search_configs(tables, [*given, *own])
     check_ready(tables, searches, data=data, device=device)
-    check_before_loading(out)
+    options.check_before_loading(out)
     processes = Processes()
-    model: dict[str, Any] = {"dtype": dtype, "attention": attention}
     quiet = quiet or not processes.main
     try:
         found = {
-            name: find(config, out / "searches" / name, processes, quiet=quiet, **model)
+            name: search_watched(
+                config,
+                out / "searches" / name,
+                processes,
+                dtype=dtype or precision("bfloat16", config.device_map),
+                attention=attention,
+                quiet=quiet,
+            )
             for name, config in searches.items()
         }
         first = next(iter(tables.values()))
-        model["dtype"] = dtype or precision(first.dtype, device)
-        place = device or str(processes.device)
-        loaded = load_chosen(backbone or first.backbone, device=place, **model)
+        loaded = options.load_chosen(
+            backbone or first.backbone,
+            device=device or str(processes.device),
+            dtype=dtype or precision(first.dtype, device),
+            attention=attention,
+        )
         asked: dict[str, Any] = {"limit": limit, "batch_size": batch_size}
         asked |= {"data": None if data == Path(HUB) else data, "prompts": prompts.value}
         made = {}
@@ -183,25 +180,12 @@ def check_ready(
         raise ConfigError(problems=list(dict.fromkeys(problems)))
 
 
-def precision(chosen: str, device: str | None) -> Dtype | None:
+def precision(chosen: str, device: str | None) -> options.Dtype | None:
     """Take a table's precision on an accelerator; a CPU's default on a CPU."""
     import torch
 
     on_cpu = device == "cpu" or not torch.accelerator.is_available()
-    return None if on_cpu else Dtype(chosen)
-
-
-def find(
-    config: "SearchConfig",
-    folder: Path,
-    processes: "Processes",
-    *,
-    dtype: Dtype | None,
-    **rest: Any,
-) -> "SearchResult":
-    """Search as the paper does, in bfloat16 on an accelerator; a finished search is read."""
-    chosen = dtype or precision("bfloat16", config.device_map)
-    return search_watched(config, folder, processes, dtype=chosen, **rest)
+    return None if on_cpu else options.Dtype(chosen)
 
 
 def make_table(
@@ -222,17 +206,13 @@ def make_table(
     plans = plans_of(table, found, model_sizes(backbone))
     asked = {**asked, "tasks": list(table.tasks), "out": out / "answers"}
     asked["batch_size"] = asked["batch_size"] or table.batch_size
-    try:
-        with progress_bar("answers", quiet=quiet) as update:
+    kept = f"all answers so far are kept in {out}"
+    with resumable(kept), progress_bar("answers", quiet=quiet) as update:
 
-            def watch(task: str, done: int, total: int) -> None:
-                update(done, total, label=f"{name}: {task}")
+        def watch(task: str, done: int, total: int) -> None:
+            update(done, total, label=f"{name}: {task}")
 
-            return choose_rows(evaluate_benchmarks(backbone, plans, watch=watch, **asked), table)
-    except KeyboardInterrupt:
-        raise StoppedError(
-            f"stopped; all answers so far are kept in {out}. Rerun the same command to resume"
-        ) from None
+        return choose_rows(evaluate_benchmarks(backbone, plans, watch=watch, **asked), table)
 
 
 def save_table(made: "Overall", path: Path, *, title: str) -> None:
@@ -254,4 +234,4 @@ def show_tables(made: "dict[str, Overall]", *, as_json: bool) -> None:
         return
     for name, own in made.items():
         print(name)
-        show_overall(own, width=None if sys.stdout.isatty() else WIDTH)
+        show_overall(own, width=table_width())

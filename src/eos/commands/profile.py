@@ -4,22 +4,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eos.commands.options import (
-    Arguments,
-    AsJson,
-    AttentionChoice,
-    ConfigSeed,
-    DeviceMap,
-    DtypeChoice,
-    MicroBatch,
-    Out,
-    Quiet,
-    changes_of,
-    check_before_loading,
-    split_arguments,
-)
-from eos.commands.progress import progress_bar
+from eos.commands import options
 from eos.commands.search import load_placed
+from eos.commands.terminal import progress_bar, show_result
 from eos.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,15 +20,15 @@ WIDTH = 100  # of tables that go to a file
 
 
 def profile(
-    arguments: Arguments = None,
-    out: Out = Path("runs/profile"),
-    device: DeviceMap = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: MicroBatch = None,
-    seed: ConfigSeed = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    arguments: options.Arguments = None,
+    out: options.Out = Path("runs/profile"),
+    device: options.DeviceMap = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.MicroBatch = None,
+    seed: options.ConfigSeed = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure what dropping tokens costs at every layer, by every scorer, down to every count.
 
@@ -52,8 +39,8 @@ def profile(
     from eos.searching.files import read_config
     from eos.searching.opening import pick_sources
 
-    source, changes = split_arguments(arguments)
-    changes += changes_of(device=device, batch_size=batch_size, seed=seed)
+    source, changes = options.split_arguments(arguments)
+    changes += options.changes_of(device=device, batch_size=batch_size, seed=seed)
     config = read_config(source, changes)
     if config.method != "eos":
         raise ConfigError(
@@ -61,7 +48,7 @@ def profile(
         )
     processes = Processes()
     try:
-        check_before_loading(out)
+        options.check_before_loading(out)
         sources = pick_sources(config.data, None, config)
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
         found = profile_watched(backbone, sources, config, out, quiet=quiet or not processes.main)
@@ -69,10 +56,7 @@ def profile(
         processes.leave()
     if not processes.main:
         return
-    if as_json:
-        print(found.to_json(), end="")
-    else:
-        show_profile(found, width=None if sys.stdout.isatty() else WIDTH)
+    show_result(found, show_profile, as_json=as_json, width=WIDTH)
     files = [out / "profile.json", *draw_profile(found, out / "profile.png")]
     print(f"saved {', '.join(map(str, files))}", file=sys.stderr)
 

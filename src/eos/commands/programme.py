@@ -1,70 +1,39 @@
-"""What `eos reproduce` and `eos ablate` share: options, the scope they make, running, showing."""
+"""What `eos reproduce` and `eos ablate` share: the scope of their options, running, progress."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from eos.commands.progress import Update, clock, progress_bar
-from eos.errors import ConfigError, StoppedError
+from eos.commands.options import check_before_loading, split_arguments
+from eos.commands.terminal import ProgressLine, clock, progress_bar, resumable
+from eos.errors import ConfigError
 from eos.tables import text_table
 
 if TYPE_CHECKING:
-    from eos.programme.running import Course, Watcher
+    from eos.programme.running import ProgrammeProgress
     from eos.programme.scope import Scope
-    from eos.programme.workshop import Facts
-
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        min=1,
-        help="Pieces made at once, in processes of their own; by default one for each processor "
-        "with the miniature, else 1.",
-    ),
-]
-Limit = Annotated[int | None, typer.Option("--limit", help="Questions of each family.")]
-BudgetList = Annotated[
-    str | None, typer.Option("--budgets", help="Final visual tokens, such as 192,64,16.")
-]
-GivenSearches = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--search",
-        help="Plans to use instead of searching: eos-miniature, a run's folder or a plan.json; "
-        "repeatable, one for each seed.",
-    ),
-]
-ChosenPresets = Annotated[
-    list[str] | None,
-    typer.Option("--preset", help="Prior methods to compare with; repeatable, by default all."),
-]
-TaskChoice = Annotated[
-    str, typer.Option("--task", help="Questions to answer; mini:digit takes one family.")
-]
-QuestionSeed = Annotated[int | None, typer.Option("--seed", help="Of the questions.")]
-PaperConfig = Annotated[
-    str | None,
-    typer.Option("--paper", help="Configuration of the paper's search; paper-CONFIG if not given."),
-]
-DescentChanges = Annotated[
-    list[str] | None,
-    typer.Option("--descent", help="KEY=VALUE of the paper's searches, such as steps=20."),
-]
-ListPieces = Annotated[
-    bool,
-    typer.Option("--dry-run", help="List the pieces and about how long they take; make nothing."),
-]
 
 
-def scope_of(quick: bool, budgets: str | None, **given: Any) -> "Scope":
-    """Make the scope of the options; those not given keep their defaults."""
+def scope_of(
+    arguments: list[str] | None,
+    given: Mapping[str, Any],
+    *,
+    quick: bool = False,
+    budgets: str | None = None,
+) -> "Scope":
+    """Make the scope of a verb's arguments and options; those not given keep their defaults."""
     from eos.programme.scope import QUICK_BUDGETS, QUICK_LIMIT, Scope
 
-    chosen = {key: value for key, value in given.items() if value is not None}
+    source, changes = split_arguments(arguments)
+    named = {"config": source, "changes": changes, **given}
+    chosen = {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in named.items()
+        if value is not None
+    }
     default: dict[str, Any] = {}
     if quick:
         default = {"limit": QUICK_LIMIT, "budgets": QUICK_BUDGETS, "seeds": (1,)}
@@ -94,66 +63,32 @@ def run_programme(
     quiet: bool = False,
 ) -> bool:
     """Make all pieces, or list them; whether this process is to show what came out."""
-    from eos.commands.options import check_before_loading
-    from eos.programme.crew import crew, ranks
-    from eos.programme.workshop import Workshop
+    from eos.programme.context import Context
+    from eos.programme.pool import rank_and_world, worker_pool
+    from eos.programme.running import run_here, start_progress, write_programme
     from eos.runs.lock import locked
 
     check_before_loading(out)
-    rank, world = ranks()
+    rank, world = rank_and_world()
     count = 1 if world > 1 else jobs or _default_jobs(scope)
+    context = Context(out, scope)
     if dry_run:
-        facts = Workshop(out, scope).facts
-        show_pieces(_course(scope, facts, out, studies, jobs=count))
+        show_pieces(start_progress(context, studies=studies, jobs=count))
         return False
-    try:
-        with locked(out, main=rank == 0), programme_bar(quiet=quiet or rank > 0) as watch:
-            if count == 1 and world == 1:
-                _run_alone(scope, out, studies, watch)
-            else:
-                with crew(out, scope, jobs=count, studies=studies) as workers:
-                    facts = workers.facts()
-                    course = _course(scope, facts, out, studies, jobs=count * world)
-                    workers.run(course, watch, share=(rank, world))
-                    if rank == 0:
-                        _finish(scope, facts, course, studies)
-    except KeyboardInterrupt:
-        raise StoppedError(
-            f"stopped; what is done is kept in {out}. Rerun the same command to resume"
-        ) from None
+    bar = progress_bar("pieces", quiet=quiet or rank > 0)
+    with resumable(f"what is done is kept in {out}"), locked(out, main=rank == 0), bar as update:
+        watch = partial(_draw, update)
+        if count == 1 and world == 1:
+            progress = start_progress(context, studies=studies)
+            run_here(context, progress, watch)
+        else:
+            with worker_pool(context, jobs=count, studies=studies) as pool:
+                context.info = pool.model_info()
+                progress = start_progress(context, studies=studies, jobs=count * world)
+                pool.run(progress, watch, rank=rank, world=world)
+        if rank == 0:
+            write_programme(context, progress, studies)
     return rank == 0
-
-
-def _run_alone(scope: "Scope", out: Path, studies: Sequence[str] | None, watch: "Watcher") -> None:
-    from eos.programme.running import run_here
-    from eos.programme.workshop import Workshop
-
-    workshop = Workshop(out, scope)
-    course = _course(scope, workshop.facts, out, studies, jobs=1)
-    workshop.digests = dict(course.digests)
-    run_here(workshop, course, watch)
-    _finish(scope, workshop.facts, course, studies)
-
-
-def _course(
-    scope: "Scope", facts: "Facts", out: Path, studies: Sequence[str] | None, *, jobs: int
-) -> "Course":
-    from eos.programme.assembly import assemble
-    from eos.programme.pieces import digests
-    from eos.programme.running import Course
-
-    pieces = assemble(scope, facts, studies=studies)
-    return Course(out, pieces, digests(pieces, model=facts.fingerprint), jobs=jobs)
-
-
-def _finish(
-    scope: "Scope", facts: "Facts", course: "Course", studies: Sequence[str] | None
-) -> None:
-    from eos.programme.assembly import command_of
-    from eos.programme.running import write_programme
-
-    command = command_of(scope, studies[0] if studies else None)
-    write_programme(course, scope, facts, command=command)
 
 
 def _default_jobs(scope: "Scope") -> int:
@@ -167,33 +102,25 @@ def _default_jobs(scope: "Scope") -> int:
     return os.cpu_count() or 1 if small and not alone else 1
 
 
-@contextmanager
-def programme_bar(*, quiet: bool) -> "Iterator[Watcher]":
-    """Show what is made, what is done and how long is left."""
-    with progress_bar("pieces", quiet=quiet) as update:
-        yield lambda course: _draw(update, course)
+def _draw(update: ProgressLine, progress: "ProgrammeProgress") -> None:
+    """Show the pieces that are being made, how many are done and how long is left."""
+    notes = [
+        f"{name} {done:.0f}/{total:.0f}" if total else name
+        for name, (done, total) in progress.running.items()
+    ]
+    update(len(progress.done), len(progress.pieces), left=progress.seconds_left(), notes=notes)
 
 
-def _draw(update: Update, course: "Course") -> None:
-    notes = []
-    for now in course.underway.values():
-        far = f" {now.done:.0f}/{now.total:.0f}" if now.total else ""
-        notes.append(f"{now.piece.name}{far}")
-    update(len(course.done), len(course.pieces), left=course.left(), notes=notes)
-
-
-def show_pieces(course: "Course") -> None:
+def show_pieces(progress: "ProgrammeProgress") -> None:
     """Print every piece, whether it is done, and about how long it takes."""
-    course.look()
-    expected, kinds = course.expected(), dict[str, float]()
+    progress.find_done()
+    expected, kinds = progress.expected_seconds(), dict[str, float]()
     rows = []
-    for piece in course.pieces:
+    for piece in progress.pieces:
         seconds = expected.get(piece.name)
         rows.append([piece.name, piece.file, "done" if seconds is None else clock(seconds)])
         kinds[piece.kind] = kinds.get(piece.kind, 0.0) + (seconds or 0.0)
     print(text_table(["piece", "file", "time"], rows, left=2))
     print(", ".join(f"{kind} {clock(seconds)}" for kind, seconds in kinds.items()))
-    print(
-        f"{len(expected)} of {len(course.pieces)} pieces to make, about {clock(course.left())} "
-        f"with {course.jobs} at once"
-    )
+    missing, left = f"{len(expected)} of {len(progress.pieces)}", clock(progress.seconds_left())
+    print(f"{missing} pieces to make, about {left} with {progress.jobs} at once")

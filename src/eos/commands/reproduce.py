@@ -1,41 +1,17 @@
 """`eos reproduce`: the whole programme of the paper on one backbone, in pieces that resume."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eos.commands.options import (
-    Arguments,
-    AsJson,
-    AttentionChoice,
-    BatchSize,
-    Device,
-    DtypeChoice,
-    Out,
-    Quiet,
-    split_arguments,
-)
-from eos.commands.programme import (
-    BudgetList,
-    ChosenPresets,
-    DescentChanges,
-    GivenSearches,
-    Jobs,
-    Limit,
-    ListPieces,
-    PaperConfig,
-    QuestionSeed,
-    TaskChoice,
-    run_programme,
-    scope_of,
-)
+from eos.commands import options
+from eos.commands.programme import run_programme, scope_of
+from eos.commands.terminal import table_width
 
 if TYPE_CHECKING:
     from eos.evaluation.study import Study
 
-WIDTH = 150  # of tables that go to a file
 USE = """\
 import eos
 from eos.miniature.world import example
@@ -59,53 +35,39 @@ print(processor.batch_decode(answer, skip_special_tokens=True)[0])
 
 
 def reproduce(
-    arguments: Arguments = None,
-    out: Out = Path("runs/reproduce"),
+    arguments: options.Arguments = None,
+    out: options.Out = Path("runs/reproduce"),
     quick: Annotated[
         bool,
         typer.Option(
             "--quick", help="A short search, two budgets and few questions: at most ten minutes."
         ),
     ] = False,
-    jobs: Jobs = None,
-    limit: Limit = None,
-    budgets: BudgetList = None,
-    search: GivenSearches = None,
-    preset: ChosenPresets = None,
-    task: TaskChoice = "mini",
-    paper: PaperConfig = None,
-    descent: DescentChanges = None,
-    device: Device = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: BatchSize = 16,
-    seed: QuestionSeed = None,
-    dry_run: ListPieces = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    jobs: options.Jobs = None,
+    limit: options.Limit = None,
+    budgets: options.BudgetList = None,
+    search: options.GivenSearches = None,
+    preset: options.ChosenPresets = None,
+    task: options.TaskChoice = "mini",
+    paper: options.PaperConfig = None,
+    descent: options.DescentChanges = None,
+    device: options.Device = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.BatchSize = 16,
+    seed: options.QuestionSeed = None,
+    dry_run: options.ListPieces = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's programme: searches, every prior method, ablations; then report.
 
     Several machines with a shared folder: accelerate launch -m eos reproduce ...
     """
-    source, changes = split_arguments(arguments)
-    scope = scope_of(
-        quick,
-        budgets,
-        config=source,
-        changes=changes,
-        limit=limit,
-        searches=search,
-        presets=preset,
-        task=task,
-        paper=paper,
-        descent=descent,
-        device=device,
-        dtype=dtype and dtype.value,
-        attention=attention and attention.value,
-        batch_size=batch_size,
-        seed=seed,
-    )
+    given = {"limit": limit, "searches": search, "presets": preset, "task": task, "paper": paper}
+    given |= {"descent": descent, "device": device, "dtype": dtype, "attention": attention}
+    given |= {"batch_size": batch_size, "seed": seed}
+    scope = scope_of(arguments, given, quick=quick, budgets=budgets)
     if run_programme(scope, out, jobs=jobs, dry_run=dry_run, quiet=quiet):
         show_programme(out, as_json=as_json)
 
@@ -113,6 +75,7 @@ def reproduce(
 def show_programme(out: Path, *, as_json: bool) -> None:
     """Print the main table, or it as JSON; write the report and say where it is."""
     from eos.evaluation.study import Study
+    from eos.report.build import build
     from eos.report.programme import report
     from eos.runs.files import write_atomically
 
@@ -120,20 +83,13 @@ def show_programme(out: Path, *, as_json: bool) -> None:
     plans = sorted((out / "plans").glob("eos-1@*.json"), key=lambda path: -_budget(path))
     use = USE.format(plan=plans[0].as_posix())
     write_atomically(out / "report.md", report(study, out, use=use))
-    page = build_page(out)
+    page = build([out], out / "report").other
     if as_json:
         print(study.to_json(), end="")
         return
     show_study(study)
     shown = ", ".join(str(path) for path in [*plans, out / "report.md", *page])
     print(f"\nsaved {shown}; to use the plan:\n\n{use}")  # code and paths are not wrapped
-
-
-def build_page(out: Path) -> list[Path]:
-    """Make tables, figures and the page of a reproduction folder; list what to look at."""
-    from eos.report.build import build
-
-    return list(build([out], out / "report").other)
 
 
 def show_study(study: "Study") -> None:
@@ -145,7 +101,7 @@ def show_study(study: "Study") -> None:
     from eos.report.programme import league
 
     ordered, lines = league(study)
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(width=table_width())
     show_grid(console, summary_grid(ordered, lines_after=lines))
     for paragraph in caption(ordered):
         console.print(paragraph, highlight=False, markup=False)

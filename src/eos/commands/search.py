@@ -1,29 +1,12 @@
 """`eos search`: load, search with a progress bar, show what was found."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eos.commands import options
 from eos.commands.dry_run import preview, show_dry_run
-from eos.commands.options import (
-    Arguments,
-    AsJson,
-    Attention,
-    AttentionChoice,
-    ConfigSeed,
-    DeviceMap,
-    DryRun,
-    Dtype,
-    DtypeChoice,
-    MicroBatch,
-    Out,
-    Quiet,
-    changes_of,
-    check_before_loading,
-    split_arguments,
-)
-from eos.commands.progress import progress_bar
+from eos.commands.terminal import progress_bar, table_width
 from eos.errors import ConfigError, StoppedError
 
 if TYPE_CHECKING:
@@ -37,16 +20,16 @@ WIDTH = 120  # of tables that go to a file
 
 
 def search(
-    arguments: Arguments = None,
-    out: Out = Path("runs/search"),
-    device: DeviceMap = None,
-    dtype: DtypeChoice = None,
-    attention: AttentionChoice = None,
-    batch_size: MicroBatch = None,
-    seed: ConfigSeed = None,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    arguments: options.Arguments = None,
+    out: options.Out = Path("runs/search"),
+    device: options.DeviceMap = None,
+    dtype: options.DtypeChoice = None,
+    attention: options.AttentionChoice = None,
+    batch_size: options.MicroBatch = None,
+    seed: options.ConfigSeed = None,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Search where, how much and how to reduce; ends with a plan.json.
 
@@ -56,13 +39,13 @@ def search(
     from eos.runs.processes import Processes
     from eos.searching.files import read_config, trace_values
 
-    source, changes = split_arguments(arguments)
-    changes += changes_of(device=device, batch_size=batch_size, seed=seed)
+    source, changes = options.split_arguments(arguments)
+    changes += options.changes_of(device=device, batch_size=batch_size, seed=seed)
     config, processes = read_config(source, changes), Processes()
     if dry_run:
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
-        values, width = trace_values(source, changes), None if sys.stdout.isatty() else WIDTH
-        show_dry_run(values, preview(config, backbone), as_json=as_json, width=width)
+        values, costs = trace_values(source, changes), preview(config, backbone)
+        show_dry_run(values, costs, as_json=as_json, width=table_width(WIDTH))
         return
     try:
         found = search_watched(
@@ -75,7 +58,7 @@ def search(
     if as_json:
         print(json.dumps(as_data(found, out), indent=2, ensure_ascii=False))
     else:
-        show_search(found, out, width=None if sys.stdout.isatty() else WIDTH)
+        show_search(found, out, width=table_width(WIDTH))
 
 
 def as_data(found: "SearchResult", out: Path) -> dict[str, Any]:
@@ -95,8 +78,8 @@ def search_watched(
     out: Path,
     processes: "Processes",
     *,
-    dtype: Dtype | None = None,
-    attention: Attention | None = None,
+    dtype: options.Dtype | None = None,
+    attention: options.Attention | None = None,
     quiet: bool = False,
 ) -> "SearchResult":
     """Search with a progress bar; a second Ctrl-C stops at once, with a note on how to resume."""
@@ -104,7 +87,7 @@ def search_watched(
     from eos.searching.opening import pick_sources
     from eos.searching.search import search as run_search
 
-    check_before_loading(out)
+    options.check_before_loading(out)
     data, validation = pick_sources(config.data, None, config)
     try:
         backbone = load_placed(config, processes, dtype=dtype, attention=attention)
@@ -134,8 +117,8 @@ def load_placed(
     config: "SearchConfig",
     processes: "Processes",
     *,
-    dtype: Dtype | None = None,
-    attention: Attention | None = None,
+    dtype: options.Dtype | None = None,
+    attention: options.Attention | None = None,
 ) -> "Backbone":
     """Load the backbone of a configuration on its device; on the CPU if it will be sharded."""
     from eos.models.backbone import load_backbone

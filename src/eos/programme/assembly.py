@@ -7,24 +7,13 @@ from functools import partial
 from typing import Any
 
 from eos.evaluation.tasks import find_task
+from eos.programme import builders
 from eos.programme.catalogue import ABLATIONS, PRESETS_FIRST, STUDIES
-from eos.programme.making import (
-    given_plan,
-    given_profile,
-    make_answers,
-    make_examples_file,
-    make_profile,
-    make_search,
-    make_study_file,
-    make_trajectory,
-    make_verify,
-    profile_file,
-)
-from eos.programme.pieces import Piece, wanted
+from eos.programme.context import ModelInfo, answers_path, plan_file, run_name
+from eos.programme.pieces import Piece, with_needs
 from eos.programme.rows import StudyInputs
 from eos.programme.scope import Scope
-from eos.programme.searches import SearchSpec, config_of, descent_budget, first, searches
-from eos.programme.workshop import Facts, answers_path, plan_file, run_name
+from eos.programme.searches import SearchSpec, config_of, default_search, descent_budget, searches
 from eos.space.plan import Plan
 
 MAIN = "main"
@@ -37,14 +26,14 @@ QUESTION_SECONDS, PLAN_SECONDS, FLOPS_SECONDS = 0.04, 0.003, 0.1
 EXAMPLE_SECONDS, VERIFY_SECONDS = 0.3, 2.0
 
 
-def assemble(scope: Scope, facts: Facts, *, studies: Sequence[str] | None = None) -> list[Piece]:
+def assemble(scope: Scope, info: ModelInfo, *, studies: Sequence[str] | None = None) -> list[Piece]:
     """List the pieces of the whole programme; of some studies and what they need, if named."""
     names = chosen_studies(scope) if studies is None else studies
-    pieces = [*_search_pieces(scope), *_study_pieces(scope, facts, names), *_other_pieces(scope)]
+    pieces = [*_search_pieces(scope), *_study_pieces(scope, info, names), *_other_pieces(scope)]
     final = [f"study/{name}" for name in names]
     if studies is None:
         final += ["trajectory", "examples", "verify", f"search/profile-{scope.seeds[0]}"]
-    return wanted(pieces, final)
+    return with_needs(pieces, final)
 
 
 def chosen_studies(scope: Scope) -> list[str]:
@@ -65,13 +54,13 @@ def _profile_piece(scope: Scope, like: SearchSpec) -> Piece:
     """Make the piece of the profile that searches like this one start from."""
     assert like.profile is not None
     spec = replace(like, name=f"profile-{like.profile}", budget=scope.budgets[-1])
-    given = given_profile(spec.given)
+    given = builders.given_profile(spec.given)
     settings = config_of(scope, spec).identity() if given is None else given.model_dump(mode="json")
     return Piece(
         f"search/{spec.name}",
         "profile",
-        profile_file(like.profile, scope.seeds),
-        partial(make_profile, spec=spec),
+        builders.profile_file(like.profile, scope.seeds),
+        partial(builders.make_profile, spec=spec),
         settings=settings,
         work=PROFILE_SECONDS if given is None else 0.0,
     )
@@ -80,7 +69,7 @@ def _profile_piece(scope: Scope, like: SearchSpec) -> Piece:
 def _search_piece(scope: Scope, spec: SearchSpec) -> Piece:
     settings: dict[str, Any] = {"budget": spec.budget}
     if spec.given is not None:
-        settings["plan"] = run_name(given_plan(spec.given, spec.budget))
+        settings["plan"] = run_name(builders.given_plan(spec.given, spec.budget))
     else:
         settings |= config_of(scope, spec).identity()
     profile = None if spec.given is not None else spec.profile
@@ -88,7 +77,7 @@ def _search_piece(scope: Scope, spec: SearchSpec) -> Piece:
         f"search/{spec.name}",
         "search",
         plan_file(spec.name),
-        partial(make_search, spec=spec),
+        partial(builders.make_search, spec=spec),
         settings=settings,
         needs=() if profile is None else (f"search/profile-{profile}",),
         work=_search_seconds(scope, spec),
@@ -105,7 +94,7 @@ def _search_seconds(scope: Scope, spec: SearchSpec) -> float:
     return RACE_SECONDS * (config.validation.samples + config.explore.confirm_samples)
 
 
-def _study_pieces(scope: Scope, facts: Facts, names: Sequence[str]) -> list[Piece]:
+def _study_pieces(scope: Scope, info: ModelInfo, names: Sequence[str]) -> list[Piece]:
     """Make the pieces of answers and studies.
 
     Every study goes through the families after the study before it: two pieces never write to one
@@ -116,8 +105,8 @@ def _study_pieces(scope: Scope, facts: Facts, names: Sequence[str]) -> list[Piec
     answered: set[tuple[int, str]] = set()
     chain = [PRESETS_FIRST, *names] if MAIN in names else list(names)
     for place, name in enumerate(chain):
-        work = _expected_answers(scope, facts, name, answered)
-        own = [_answers_piece(scope, facts, name, family, work=work) for family in families]
+        work = _expected_answers(scope, info, name, answered)
+        own = [_answers_piece(scope, info, name, family, work=work) for family in families]
         if place:
             own = [replace(x, after=(_answers(chain[place - 1], x),)) for x in own]
         if name == MAIN:
@@ -133,15 +122,15 @@ def _answers(study: str, like: Piece) -> str:
     return f"answers/{study}/{like.name.rpartition('/')[2]}"
 
 
-def _answers_piece(scope: Scope, facts: Facts, study: str, family: str, *, work: float) -> Piece:
+def _answers_piece(scope: Scope, info: ModelInfo, study: str, family: str, *, work: float) -> Piece:
     spec = STUDIES[study]
     own = spec.scope(scope)
     rows = {"study": study, "rows": spec.settings, "scope": _row_settings(scope)}
     return Piece(
         f"answers/{study}/{family}",
         "answers",
-        f"{answers_path(own, facts.fingerprint, family)}/results.json",
-        partial(make_answers, study=study, family=family),
+        f"{answers_path(own, info.fingerprint, family)}/results.json",
+        partial(builders.make_answers, study=study, family=family),
         settings={**rows, "family": family, **own.questions},
         needs=tuple(f"search/{name}" for name in spec.searches(scope)),
         work=work,
@@ -154,7 +143,7 @@ def _study_piece(scope: Scope, name: str, answers: Sequence[str]) -> Piece:
         f"study/{name}",
         "study",
         f"studies/{name}.json",
-        partial(make_study_file, study=name, commands=[command_of(scope, name)]),
+        partial(builders.make_study_file, study=name, commands=[command_of(scope, name)]),
         settings={"title": spec.title, "labels": list(spec.labels)},
         needs=(*(f"search/{own}" for own in spec.searches(scope)), *answers),
     )
@@ -167,20 +156,20 @@ def _row_settings(scope: Scope) -> dict[str, Any]:
 
 
 def _expected_answers(
-    scope: Scope, facts: Facts, study: str, answered: set[tuple[int, str]]
+    scope: Scope, info: ModelInfo, study: str, answered: set[tuple[int, str]]
 ) -> float:
     """Guess the seconds of a study's answers to a family; note which plans answer.
 
     Before the searches are done an even schedule stands for every plan that they will find.
     """
-    target = facts.target._asdict()
+    target = info.target._asdict()
     names = STUDIES[study].searches(scope)
     plans = {x: Plan.preset("even", budget=int(x.split("@")[1]), **target) for x in names}
     limit = STUDIES[study].scope(scope).limit
     work = QUESTION_SECONDS
     if limit not in {own for own, _ in answered}:
         work += FLOPS_SECONDS  # the full model answers once
-    for row in STUDIES[study].rows(StudyInputs(scope, plans, facts.target)):
+    for row in STUDIES[study].rows(StudyInputs(scope, plans, info.target)):
         own = f"{row.method} {row.name}" if row.searched else run_name(row.plan)
         own = f"{study} {row.name}" if row.method in ("swept", "moved") else own
         if (limit, own) not in answered:
@@ -191,7 +180,7 @@ def _expected_answers(
 
 def _other_pieces(scope: Scope) -> list[Piece]:
     """Make the pieces that are no studies."""
-    plans = tuple(f"search/{first(scope, budget)}" for budget in scope.budgets)
+    plans = tuple(f"search/{default_search(scope, budget)}" for budget in scope.budgets)
     descent = f"search/paper@{descent_budget(scope)}"
     shown = {"budgets": list(scope.budgets), "count": EXAMPLES, **scope.questions}
     families = len(find_task(scope.task).families)
@@ -200,19 +189,19 @@ def _other_pieces(scope: Scope) -> list[Piece]:
             "trajectory",
             "trajectory",
             "trajectory.json",
-            make_trajectory,
+            builders.make_trajectory,
             needs=(descent, *plans),
         ),
         Piece(
             "examples",
             "examples",
             "examples.json",
-            partial(make_examples_file, count=EXAMPLES),
+            partial(builders.make_examples_file, count=EXAMPLES),
             settings=shown,
             needs=plans,
             work=EXAMPLE_SECONDS * EXAMPLES * families * len(plans),
         ),
-        Piece("verify", "verify", "verify.json", make_verify, work=VERIFY_SECONDS),
+        Piece("verify", "verify", "verify.json", builders.make_verify, work=VERIFY_SECONDS),
     ]
 
 

@@ -8,42 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from eos.programme.comparisons import (
-    all_seeds,
-    budgets_rows,
-    cheap_rows,
-    cheap_searches,
-    default_searches,
-    fixed_searches,
-    larger_budgets,
-    larger_rows,
-    low_rows,
-    main_rows,
-    preset_rows,
-    reproduce_rows,
-    seeds_rows,
-)
-from eos.programme.policies import (
-    alignment_rows,
-    descents,
-    estimators,
-    ladder_searches,
-    method_rows,
-    selection_rows,
-)
+from eos.programme import comparisons, sweeps
 from eos.programme.rows import PlanRow, StudyInputs
 from eos.programme.scope import Scope
 from eos.programme.searches import cheap_budgets
-from eos.programme.sweeps import (
-    HEAT,
-    QUICK_PARAMETERS,
-    SHIFT,
-    heatmap_rows,
-    layers_rows,
-    operator_rows,
-    placement_rows,
-)
-from eos.programme.variations import PARAMETERS
 
 SWEEP = 0.4  # share of a study with many rows
 LEAST = 2  # questions of a family, for a standard error
@@ -85,106 +53,103 @@ class StudySpec:
 # answered before the searches are done, for the main study
 PRESETS_FIRST = "presets"
 STUDIES: dict[str, StudySpec] = {
-    PRESETS_FIRST: StudySpec("Every prior method", (), lambda _: [], preset_rows),
+    PRESETS_FIRST: StudySpec("Every prior method", (), lambda _: [], comparisons.preset_rows),
     "main": StudySpec(
         "Found plans and every prior method at the smaller budgets",
         ("tab:main_retainsweep", "tab:app_perlayer_theta"),
-        all_seeds,
-        main_rows,
+        comparisons.all_seeds,
+        comparisons.main_rows,
         quick=True,
     ),
     "larger": StudySpec(
         "Found plans and every prior method at the larger budgets",
         ("tab:main_retainsweep",),
-        default_searches,
-        larger_rows,
-        applies=lambda scope: bool(larger_budgets(scope)),
+        comparisons.default_searches,
+        comparisons.larger_rows,
+        applies=lambda scope: bool(comparisons.larger_budgets(scope)),
         share=SWEEP,
     ),
     "cheaper": StudySpec(
         "Plans found at the FLOPs of a method that reduces before the decoder",
         (),
-        cheap_searches,
-        cheap_rows,
+        comparisons.cheap_searches,
+        comparisons.cheap_rows,
         applies=lambda scope: bool(cheap_budgets(scope)),
     ),
     "low": StudySpec(
         "Found plans beside SparseVLM v2 at the smallest budgets, family by family",
         ("tab:app_low_retain",),
-        default_searches,
-        low_rows,
+        comparisons.default_searches,
+        comparisons.low_rows,
         quick=True,
     ),
     "placement": StudySpec(
         "Reducers of the found plan at the smallest budget misplaced",
         ("tab:app_layer_perturb",),
-        default_searches,
-        placement_rows,
+        comparisons.default_searches,
+        sweeps.placement_rows,
         quick=True,
-        settings=SHIFT,
+        settings=sweeps.SHIFT,
     ),
     "operator": StudySpec(
         "Each number of the central reducer's operator swept",
         ("fig:abl_theta",),
-        default_searches,
-        operator_rows,
+        comparisons.default_searches,
+        sweeps.operator_rows,
         quick=True,
         share=SWEEP / 2,
-        settings=[PARAMETERS, QUICK_PARAMETERS],
+        settings=[sweeps.PARAMETERS, sweeps.QUICK_PARAMETERS],
     ),
     "budgets": StudySpec(
         "One plan rescaled to every budget, and plans searched for each",
         ("fig:abl_retain", "tab:app_full_retain"),
-        default_searches,
-        budgets_rows,
+        comparisons.default_searches,
+        comparisons.budgets_rows,
         share=SWEEP,
     ),
     "layers": StudySpec(
         "Each reducer of the found plans at every layer",
         ("fig:abl_layers",),
-        default_searches,
-        layers_rows,
+        comparisons.default_searches,
+        sweeps.layers_rows,
         share=SWEEP,
     ),
     "heatmap": StudySpec(
         "First and last reducer of the found plan at pairs of layers",
         ("fig:abl_layer_heat",),
-        default_searches,
-        heatmap_rows,
+        comparisons.default_searches,
+        sweeps.heatmap_rows,
         share=SWEEP,
-        settings=HEAT,
+        settings=sweeps.HEAT,
     ),
     "seeds": StudySpec(
-        "The default search with several seeds",
-        (),
-        all_seeds,
-        seeds_rows,
+        "The default search with several seeds", (), comparisons.all_seeds, comparisons.seeds_rows
     ),
     "reproduce": StudySpec(
         "SparseVLM's own code, the same in the unified space, and searched plans",
         ("tab:reproduce",),
-        fixed_searches,
-        reproduce_rows,
+        comparisons.fixed_searches,
+        comparisons.reproduce_rows,
     ),
     "method": StudySpec(
         "From the paper's search to the default one, a lever at a time",
         (),
-        ladder_searches,
-        method_rows,
+        comparisons.ladder_searches,
+        comparisons.method_rows,
         share=SWEEP,
     ),
     "selection": StudySpec(
         "The paper's search with different estimators of the gradient",
         (),
-        estimators,
-        selection_rows,
+        comparisons.estimators,
+        comparisons.selection_rows,
         share=SWEEP,
     ),
     "alignment": StudySpec(
         "The paper's search with different weights of the alignment",
         ("fig:abl_lambda",),
-        descents,
-        alignment_rows,
+        comparisons.descents,
+        comparisons.alignment_rows,
         share=SWEEP,
     ),
 }

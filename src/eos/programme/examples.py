@@ -122,17 +122,14 @@ def answer_observed(
     backbone, seen = answerer.backbone, list[Observation]()
     inputs = read_conversations(answerer.processor, [item.messages])
     inputs = place_inputs(backbone.model, inputs)
-    runs = Plan(**_sizes(answerer, item), steps=()) if plan is None else plan
-    with attached(Reduction(backbone, runs, observer=seen.append)) as model:
+    if plan is None:
+        tokens = answerer.visual_tokens(item)
+        plan = Plan(visual_tokens=tokens, num_layers=backbone.num_layers, steps=())
+    with attached(Reduction(backbone, plan, observer=seen.append)) as model:
         texts = continue_greedily(
             model, inputs, processor=answerer.processor, new_tokens=new_tokens
         )
     return texts[0], seen
-
-
-def _sizes(answerer: Answerer, item: Item) -> dict[str, Any]:
-    backbone = answerer.backbone
-    return {"visual_tokens": answerer.visual_tokens(item), "num_layers": backbone.num_layers}
 
 
 def _step(seen: Observation) -> ExampleStep:

@@ -18,7 +18,7 @@ from eos.evaluation.reproduction import PieceRecord
 REVISION = 1  # raised when equal settings give other results than before
 RECORDS = "pieces"  # folder of the records
 DIGITS = 16  # of a digest
-Progress: TypeAlias = Callable[[float, float, str], None]  # done, total, what
+OnProgress: TypeAlias = Callable[[float, float], None]  # done, total
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Piece:
 
     Attributes:
         name: such as ``search/eos-1``.
-        kind: guesses of a kind are off by a like factor.
+        kind: how long it takes is estimated from others of its kind.
         file: that it makes, relative to the programme's folder.
         settings: everything that its content follows from, besides the model and ``needs``.
         needs: names of pieces whose files it reads.
         after: names of pieces that write to the same folder, and so go first.
-        run: makes the file in a workshop; called with it and a callback for progress.
-        work: seconds that it takes on some machine; a guess, of which ratios count.
+        run: makes the file; called with a `Context` and a `OnProgress`.
+        work: seconds that it takes on some machine, estimated; their ratios count.
     """
 
     name: str
@@ -80,7 +80,7 @@ def digests(pieces: Iterable[Piece], *, model: str) -> dict[str, str]:
     return found
 
 
-def wanted(pieces: Sequence[Piece], names: Iterable[str]) -> list[Piece]:
+def with_needs(pieces: Sequence[Piece], names: Iterable[str]) -> list[Piece]:
     """Choose pieces by name, and those that they need, in order."""
     by_name = {piece.name: piece for piece in pieces}
     chosen: set[str] = set()

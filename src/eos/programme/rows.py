@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from eos.methods.registry import PRESETS
 from eos.programme.scope import Scope
-from eos.programme.searches import first
+from eos.programme.searches import default_search
 from eos.space.plan import Plan
 from eos.space.specs import Target
 
@@ -36,7 +36,7 @@ class StudyInputs:
 
     def eos(self, budget: int) -> Plan:
         """Give the plan of the first default search."""
-        return self.plans[first(self.scope, budget)]
+        return self.plans[default_search(self.scope, budget)]
 
     def eos_row(self, budget: int, **factors: float | str) -> PlanRow:
         """Make the row of the first default search's plan."""

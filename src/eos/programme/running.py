@@ -1,4 +1,4 @@
-"""Running: make all pieces that are not done, one after the other, and say how far they are."""
+"""Running: how far a programme is, and making the pieces that are not done in this process."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,25 +7,15 @@ from pathlib import Path
 from statistics import fmean
 
 from eos.evaluation.reproduction import PieceRecord, Programme
-from eos.programme.pieces import Piece, is_done, read_record, record_path
-from eos.programme.scope import Scope
-from eos.programme.workshop import Facts, Workshop
+from eos.programme.assembly import assemble, command_of
+from eos.programme.context import Context
+from eos.programme.pieces import OnProgress, Piece, digests, is_done, read_record, record_path
 from eos.runs.files import write_atomically
 from eos.version import __version__
 
 
-@dataclass(frozen=True)
-class Underway:
-    """A piece that is being made, and how far it is."""
-
-    piece: Piece
-    done: float = 0.0
-    total: float = 0.0
-    what: str = ""
-
-
 @dataclass
-class Course:
+class ProgrammeProgress:
     """How far a programme is.
 
     Attributes:
@@ -33,8 +23,8 @@ class Course:
         pieces: all of them, each after those that it needs.
         digests: of their inputs.
         jobs: pieces that are made at once, on all machines together.
-        done: seconds that those took which are made, by name.
-        underway: those that are being made here.
+        done: seconds that each finished piece took, by name.
+        running: how far each piece is that is being made here, done and total, by name.
     """
 
     folder: Path
@@ -42,29 +32,28 @@ class Course:
     digests: Mapping[str, str]
     jobs: int = 1
     done: dict[str, float] = field(default_factory=dict)
-    underway: dict[str, Underway] = field(default_factory=dict)
+    running: dict[str, tuple[float, float]] = field(default_factory=dict)
 
-    def look(self) -> None:
-        """Find what is made already."""
+    def find_done(self) -> None:
+        """Find the pieces that are made already, also by other processes."""
         for piece in self.pieces:
-            if piece.name not in self.done and is_done(
-                self.folder, piece, self.digests[piece.name]
-            ):
+            known = piece.name in self.done
+            if not known and is_done(self.folder, piece, self.digests[piece.name]):
                 self.finish(piece)
 
     def finish(self, piece: Piece) -> None:
         """Note that a piece is made."""
         record = read_record(self.folder, piece.name)
         self.done[piece.name] = 0.0 if record is None else record.seconds
-        self.underway.pop(piece.name, None)
+        self.running.pop(piece.name, None)
 
     def ready(self, piece: Piece) -> bool:
         """Whether a piece can be made now."""
-        idle = piece.name not in self.done and piece.name not in self.underway
+        idle = piece.name not in self.done and piece.name not in self.running
         return idle and {*piece.needs, *piece.after} <= set(self.done)
 
-    def expected(self) -> dict[str, float]:
-        """Guess the seconds of each piece that is not done, from what others of its kind took."""
+    def expected_seconds(self) -> dict[str, float]:
+        """Estimate the seconds of each piece that is not done from what others of its kind took."""
         rates: dict[str, list[float]] = {}
         for piece in self.pieces:
             if piece.name in self.done and piece.work > 1:
@@ -77,77 +66,82 @@ class Course:
             if piece.name not in self.done
         }
 
-    def left(self) -> float:
-        """Guess the seconds until all is made."""
-        total = 0.0
-        for name, seconds in self.expected().items():
-            now = self.underway.get(name)
-            share = now.done / now.total if now is not None and now.total else 0.0
-            total += seconds * (1 - share)
-        return total / self.jobs
+    def seconds_left(self) -> float:
+        """Estimate the seconds until all is made."""
+        left = 0.0
+        for name, seconds in self.expected_seconds().items():
+            done, total = self.running.get(name, (0.0, 0.0))
+            left += seconds * (1 - (done / total if total else 0.0))
+        return left / self.jobs
 
 
-Watcher = Callable[[Course], None]
+Watcher = Callable[[ProgrammeProgress], None]
 
 
-def make_piece(
-    workshop: Workshop, piece: Piece, *, progress: Callable[[float, float, str], None]
-) -> PieceRecord:
+def start_progress(
+    context: Context, *, studies: Sequence[str] | None, jobs: int = 1
+) -> ProgrammeProgress:
+    """List the pieces of a programme, or of some studies, and give the context their digests."""
+    pieces = assemble(context.scope, context.info, studies=studies)
+    context.digests = digests(pieces, model=context.info.fingerprint)
+    return ProgrammeProgress(context.folder, pieces, context.digests, jobs=jobs)
+
+
+def make_piece(context: Context, piece: Piece, on_progress: OnProgress) -> None:
     """Make one piece, and write its record when its file is complete."""
     started = time.monotonic()
-    answers = piece.run(workshop, progress)
+    answers = piece.run(context, on_progress)
     record = PieceRecord(
         name=piece.name,
         kind=piece.kind,
         file=piece.file,
-        inputs=workshop.digests[piece.name],
+        inputs=context.digests[piece.name],
         seconds=round(time.monotonic() - started, 2),
         answers=answers or 0,
     )
-    write_atomically(record_path(workshop.folder, piece.name), record.model_dump_json() + "\n")
-    return record
+    write_atomically(record_path(context.folder, piece.name), record.model_dump_json() + "\n")
 
 
-def run_here(workshop: Workshop, course: Course, watch: Watcher) -> None:
+def run_here(context: Context, progress: ProgrammeProgress, watch: Watcher) -> None:
     """Make the pieces that are not done, one after the other."""
-    course.look()
-    for piece in course.pieces:
-        if piece.name in course.done:
+    progress.find_done()
+    for piece in progress.pieces:
+        if piece.name in progress.done:
             continue
 
-        def progress(done: float, total: float, what: str, piece: Piece = piece) -> None:
-            course.underway[piece.name] = Underway(piece, done, total, what)
-            watch(course)
+        def on_progress(done: float, total: float, name: str = piece.name) -> None:
+            progress.running[name] = (done, total)
+            watch(progress)
 
-        progress(0, 0, "")
-        make_piece(workshop, piece, progress=progress)
-        course.finish(piece)
-        watch(course)
+        on_progress(0, 0)
+        make_piece(context, piece, on_progress)
+        progress.finish(piece)
+        watch(progress)
 
 
-def write_programme(course: Course, scope: Scope, facts: Facts, *, command: str) -> Programme:
+def write_programme(
+    context: Context, progress: ProgrammeProgress, studies: Sequence[str] | None
+) -> None:
     """Write ``programme.json`` from the records of all pieces, those of earlier commands included.
 
     Studies that other commands made in the folder stay, as long as they are of the same model.
     """
-    path = course.folder / "programme.json"
-    read = [read_record(course.folder, piece.name) for piece in course.pieces]
+    path, info, scope = context.folder / "programme.json", context.info, context.scope
+    read = [read_record(context.folder, piece.name) for piece in progress.pieces]
     found = {record.name: record for record in read if record is not None}
-    commands = [command]
+    commands = [command_of(scope, studies[0] if studies else None)]
     if path.exists():
         before = Programme.load(path)
-        if before.fingerprint == facts.fingerprint:
+        if before.fingerprint == info.fingerprint:
             found = {record.name: record for record in before.pieces} | found
-            commands = list(dict.fromkeys([*before.commands, command]))
-    made = Programme(
-        backbone=facts.backbone,
-        fingerprint=facts.fingerprint,
+            commands = list(dict.fromkeys([*before.commands, *commands]))
+    Programme(
+        backbone=info.backbone,
+        fingerprint=info.fingerprint,
         version=__version__,
         quick=scope.quick,
-        environment=facts.environment,
+        environment=info.environment,
         commands=tuple(commands),
         settings=scope.model_dump(mode="json"),
         pieces=tuple(found.values()),
-    )
-    made.save(path)
-    return made
+    ).save(path)

@@ -5,6 +5,7 @@ descents of the paper's method.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from eos.errors import ConfigError
 from eos.programme.scope import SHORT, Scope
@@ -61,52 +62,52 @@ class SearchSpec:
 def searches(scope: Scope) -> dict[str, SearchSpec]:
     """List every search that a study of the programme may need, by name."""
     found = [spec for seed in scope.seeds for spec in _default(scope, seed)]
+    variant, descent = partial(_variant, scope), partial(_variant, scope, descent=True)
     first = scope.seeds[0]
-    for budget in at(scope, FIXED_BUDGETS):
-        found.append(_variant(scope, f"fixed@{budget}", budget, ("fix_layers=true",), first))
+    for budget in budgets_of(scope, FIXED_BUDGETS):
+        found.append(variant(f"fixed@{budget}", budget, ("fix_layers=true",), profile=first))
     for budget in cheap_budgets(scope):
-        limit = (f"objective.max_flops={CHEAP}@{budget}",)
-        found.append(_variant(scope, cheap(scope, budget), scope.budgets[-1], limit, first))
-    for budget in at(scope, LADDER_BUDGETS):
+        limit, name = (f"objective.max_flops={CHEAP}@{budget}",), cheap_search(scope, budget)
+        found.append(variant(name, scope.budgets[-1], limit, profile=first))
+    for budget in budgets_of(scope, LADDER_BUDGETS):
         for name, changes in LADDER.items():
             profile = None if NO_MASS in changes else first  # that of the default has mass
-            found.append(_variant(scope, f"{name}@{budget}", budget, changes, profile))
-        found.append(_descent(scope, f"paper@{budget}", budget))
+            found.append(variant(f"{name}@{budget}", budget, changes, profile=profile))
+        found.append(descent(f"paper@{budget}", budget))
     budget = descent_budget(scope)
     for weight in LAMBDAS:
         if weight != DEFAULT_LAMBDA:
             change = (f"objective.align_weight={weight:g}",)
-            found.append(_descent(scope, f"align-{weight:g}@{budget}", budget, change))
-    off = ("objective.ce_weight=0",)
-    found.append(_descent(scope, f"ce-off@{budget}", budget, off))
+            found.append(descent(f"align-{weight:g}@{budget}", budget, change))
+    found.append(descent(f"ce-off@{budget}", budget, ("objective.ce_weight=0",)))
     for name, changes in SELECTIONS.items():
-        found.append(_descent(scope, f"selection-{name}@{budget}", budget, changes))
+        found.append(descent(f"selection-{name}@{budget}", budget, changes))
     return {spec.name: spec for spec in found}
 
 
-def at(scope: Scope, budgets: tuple[int, ...]) -> tuple[int, ...]:
+def budgets_of(scope: Scope, budgets: tuple[int, ...]) -> tuple[int, ...]:
     """Choose those budgets that the programme has; its smallest if it has none of them."""
     return tuple(x for x in budgets if x in scope.budgets) or scope.budgets[-1:]
 
 
-def first(scope: Scope, budget: int) -> str:
+def default_search(scope: Scope, budget: int) -> str:
     """Name the first default search of a budget."""
     return f"eos-{scope.seeds[0]}@{budget}"
 
 
 def cheap_budgets(scope: Scope) -> tuple[int, ...]:
     """Choose the tokens of `CHEAP` whose FLOPs leave a choice to plans of the smallest budget."""
-    return tuple(x for x in at(scope, SEED_BUDGETS) if x > scope.budgets[-1])
+    return tuple(x for x in budgets_of(scope, SEED_BUDGETS) if x > scope.budgets[-1])
 
 
-def cheap(scope: Scope, budget: int) -> str:
+def cheap_search(scope: Scope, budget: int) -> str:
     """Name the search for the smallest budget at the FLOPs of `CHEAP` with ``budget`` tokens."""
     return f"cheap-{budget}@{scope.budgets[-1]}"
 
 
 def descent_budget(scope: Scope) -> int:
     """Say for how many tokens the descents that are compared search."""
-    return at(scope, (DESCENT_BUDGET,))[0]
+    return budgets_of(scope, (DESCENT_BUDGET,))[0]
 
 
 def config_of(scope: Scope, spec: SearchSpec, *, profile: str | None = None) -> SearchConfig:
@@ -148,7 +149,7 @@ def _default(scope: Scope, seed: int) -> list[SearchSpec]:
     """The default search of a seed: the first at all budgets, others at three."""
     place = scope.seeds.index(seed)
     given = scope.searches[place] if place < len(scope.searches) else None
-    budgets = scope.budgets if place == 0 else at(scope, SEED_BUDGETS)
+    budgets = scope.budgets if place == 0 else budgets_of(scope, SEED_BUDGETS)
     return [
         SearchSpec(f"eos-{seed}@{budget}", budget, seeded(scope, seed), profile=seed, given=given)
         for budget in budgets
@@ -156,12 +157,14 @@ def _default(scope: Scope, seed: int) -> list[SearchSpec]:
 
 
 def _variant(
-    scope: Scope, name: str, budget: int, changes: tuple[str, ...], profile: int | None
+    scope: Scope,
+    name: str,
+    budget: int,
+    changes: tuple[str, ...] = (),
+    *,
+    profile: int | None = None,
+    descent: bool = False,
 ) -> SearchSpec:
+    """Change the search of the first seed."""
     own = (*seeded(scope, scope.seeds[0]), *changes)
-    return SearchSpec(name, budget, own, profile=profile)
-
-
-def _descent(scope: Scope, name: str, budget: int, changes: tuple[str, ...] = ()) -> SearchSpec:
-    own = (*seeded(scope, scope.seeds[0]), *changes)
-    return SearchSpec(name, budget, own, descent=True)
+    return SearchSpec(name, budget, own, descent=descent, profile=profile)

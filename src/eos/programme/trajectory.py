@@ -40,17 +40,16 @@ def read_trajectory(
             for line in lines
             if line["start"] == start
         ),
-        stages=tuple(stage for budget, found in plans.items() for stage in _stages(budget, found)),
+        stages=tuple(
+            _stage(budget, record)
+            for budget, found in plans.items()
+            for record in found.provenance.get("search", {}).get("stages", ())
+        ),
     )
 
 
-def _stages(budget: int, plan: Plan) -> list[TrajectoryStage]:
-    """Read the stages of a plan's provenance."""
-    search = plan.provenance.get("search", {})
-    return [_stage(budget, record) for record in search.get("stages", ())]
-
-
 def _stage(budget: int, record: Mapping[str, Any]) -> TrajectoryStage:
+    """Read one stage of a plan's provenance."""
     return TrajectoryStage(
         budget=budget,
         name=record["name"],

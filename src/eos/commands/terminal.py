@@ -1,26 +1,35 @@
-"""Progress: one line on stderr for every verb that takes long.
+"""Terminal: the line of progress on stderr, results on stdout, and what Ctrl-C leaves.
 
 How far it is and the time left come first; what does not fit the terminal is left out whole.
 """
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.text import Text
 
+from eos.errors import StoppedError
+
+if TYPE_CHECKING:
+    from eos.config import Artifact
+
+WIDTH = 150  # of tables that go to a file
 GAP = "  "  # between the parts of a line
 BAR, WITH_BAR = 20, 100  # columns of the bar, and of a terminal that has one
 
 
-class Update(Protocol):
-    """Sets the line; ``label`` stands at its begin, the ``notes`` after the time left.
+@dataclass(frozen=True)
+class ProgressLine:
+    """A line of progress, set by calling it."""
 
-    ``left`` is that time in seconds, if it is known better than from what is done so far.
-    """
+    progress: Progress
+    task: TaskID
 
     def __call__(
         self,
@@ -31,7 +40,13 @@ class Update(Protocol):
         left: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """Draw it."""
+        """Set the line; ``label`` stands at its begin, the ``notes`` after the time left.
+
+        ``left`` is that time in seconds, if it is known better than from what is done so far.
+        """
+        self.progress.update(
+            self.task, completed=done, total=total, description=label, left=left, notes=notes
+        )
 
 
 class StatusColumn(ProgressColumn):
@@ -83,22 +98,34 @@ def columns(console: Console) -> list[ProgressColumn]:
 
 
 @contextmanager
-def progress_bar(label: str, *, quiet: bool, console: Console | None = None) -> Iterator[Update]:
+def progress_bar(
+    label: str, *, quiet: bool, console: Console | None = None
+) -> Iterator[ProgressLine]:
     """Show progress inside the block."""
     console = console or Console(stderr=True)
     with Progress(*columns(console), console=console, transient=True, disable=quiet) as progress:
-        bar = progress.add_task(label, total=None, left=None, notes=())
+        yield ProgressLine(progress, progress.add_task(label, total=None, left=None, notes=()))
 
-        def update(
-            done: float,
-            total: float | None,
-            *,
-            label: str | None = None,
-            left: float | None = None,
-            notes: Sequence[str] = (),
-        ) -> None:
-            progress.update(
-                bar, completed=done, total=total, description=label, left=left, notes=notes
-            )
 
-        yield update
+@contextmanager
+def resumable(kept: str) -> Iterator[None]:
+    """Turn Ctrl-C inside the block into an error that says what is kept and how to resume."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedError(f"stopped; {kept}. Rerun the same command to resume") from None
+
+
+def table_width(in_file: int = WIDTH) -> int | None:
+    """Give the width of tables: the terminal's own, None, or ``in_file`` if there is none."""
+    return None if sys.stdout.isatty() else in_file
+
+
+def show_result(
+    found: "Artifact", show: Callable[..., Any], *, as_json: bool, width: int = WIDTH
+) -> None:
+    """Print a result as JSON, or by ``show`` in tables; those of a file have ``width`` columns."""
+    if as_json:
+        print(found.to_json(), end="")
+    else:
+        show(found, width=table_width(width))

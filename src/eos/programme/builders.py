@@ -1,4 +1,4 @@
-"""Making: how each kind of piece is made in a workshop."""
+"""Builders: how each kind of piece is made."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from eos.evaluation.evaluate import DEFAULT_SPLIT, evaluate
 from eos.evaluation.studies import RowSpec, make_study
 from eos.evaluation.verify import verify
 from eos.programme.catalogue import STUDIES
+from eos.programme.context import Context, canonical, plan_file, run_name
 from eos.programme.examples import make_examples
-from eos.programme.pieces import Progress
+from eos.programme.pieces import OnProgress
 from eos.programme.rows import SEARCHED_AT, PlanRow, StudyInputs
-from eos.programme.searches import SearchSpec, config_of, descent_budget, first
+from eos.programme.searches import SearchSpec, config_of, default_search, descent_budget
 from eos.programme.trajectory import read_trajectory
-from eos.programme.workshop import Workshop, canonical, plan_file, run_name
 from eos.runs.lock import locked
 from eos.searching.curves import Profile
 from eos.searching.opening import pick_sources
@@ -28,26 +28,26 @@ def profile_file(seed: int, seeds: tuple[int, ...]) -> str:
     return "profile.json" if seed == seeds[0] else f"profiles/{seed}.json"
 
 
-def make_profile(workshop: Workshop, progress: Progress, *, spec: SearchSpec) -> None:
+def make_profile(context: Context, on_progress: OnProgress, *, spec: SearchSpec) -> None:
     """Measure the profile that the searches of a seed start from, or take the one given."""
     assert spec.profile is not None
-    path = workshop.folder / profile_file(spec.profile, workshop.scope.seeds)
+    path = context.folder / profile_file(spec.profile, context.scope.seeds)
     given = given_profile(spec.given)
     if given is not None:
         given.save(path)
         return
-    config = config_of(workshop.scope, spec)
+    config = config_of(context.scope, spec)
 
     def watch(status: Status) -> None:
-        progress(status.done, status.total, status.start)
+        on_progress(status.done, status.total)
 
-    folder = workshop.run_folder(spec.name)
+    folder = context.run_folder(spec.name)
     with locked(folder):
         opened = open_search(
-            workshop.backbone,
+            context.backbone,
             pick_sources(config.data, None, config),
             config,
-            processor=workshop.answerer.processor,
+            processor=context.answerer.processor,
             folder=folder,
             watch=watch,
         )
@@ -64,29 +64,29 @@ def given_profile(spec: str | None) -> Profile | None:
     return Profile.load(path) if path.exists() else None
 
 
-def make_search(workshop: Workshop, progress: Progress, *, spec: SearchSpec) -> None:
+def make_search(context: Context, on_progress: OnProgress, *, spec: SearchSpec) -> None:
     """Search a plan, or take the one that was given."""
-    path = workshop.folder / plan_file(spec.name)
+    path = context.folder / plan_file(spec.name)
     if spec.given is not None:
         given_plan(spec.given, spec.budget).save(path)
         return
     profile = None
     if spec.profile is not None:
-        name = profile_file(spec.profile, workshop.scope.seeds)
-        profile = str((workshop.folder / name).resolve())
-    config = config_of(workshop.scope, spec, profile=profile)
+        name = profile_file(spec.profile, context.scope.seeds)
+        profile = str((context.folder / name).resolve())
+    config = config_of(context.scope, spec, profile=profile)
 
     def watch(status: Status) -> None:
-        progress(status.done, status.total, status.start)
+        on_progress(status.done, status.total)
 
     data, validation = pick_sources(config.data, None, config)
     found = search(
-        workshop.backbone,
+        context.backbone,
         data,
         config,
         validation=validation,
-        processor=workshop.answerer.processor,
-        out=workshop.run_folder(spec.name),
+        processor=context.answerer.processor,
+        out=context.run_folder(spec.name),
         watch=watch,
     )
     found.plans[spec.budget].save(path)
@@ -117,72 +117,75 @@ def given_plan(spec: str, budget: int) -> Plan:
     return plan.model_copy(update={"provenance": {SEARCHED_AT: nearest}})
 
 
-def rows_of(workshop: Workshop, study: str) -> list[PlanRow]:
+def rows_of(context: Context, study: str) -> list[PlanRow]:
     """Make the rows of a study from the plans that were found."""
-    spec, scope = STUDIES[study], workshop.scope
-    plans = {name: workshop.plan(name) for name in spec.searches(scope)}
-    return spec.rows(StudyInputs(scope, plans, workshop.facts.target))
+    spec, scope = STUDIES[study], context.scope
+    plans = {name: context.plan(name) for name in spec.searches(scope)}
+    return spec.rows(StudyInputs(scope, plans, context.info.target))
 
 
-def make_answers(workshop: Workshop, progress: Progress, *, study: str, family: str) -> int:
+def make_answers(context: Context, on_progress: OnProgress, *, study: str, family: str) -> int:
     """Let every plan of a study answer the questions of a family; count the new answers."""
     counts: list[int] = []
-    scope = STUDIES[study].scope(workshop.scope)
+    scope = STUDIES[study].scope(context.scope)
 
     def watch(done: int, total: int) -> None:
         counts.append(done)
-        progress(done, total, "answers")
+        on_progress(done, total)
 
     evaluate(
-        workshop.backbone,
-        {run_name(row.plan): canonical(row.plan) for row in rows_of(workshop, study)},
-        out=workshop.answers_folder(scope, family),
-        task=f"{workshop.task.name}:{family}",
+        context.backbone,
+        {run_name(row.plan): canonical(row.plan) for row in rows_of(context, study)},
+        out=context.answers_folder(scope, family),
+        task=f"{context.task.name}:{family}",
         limit=scope.limit,
         seed=scope.seed,
         batch_size=scope.batch_size,
-        processor=workshop.answerer.processor,
+        processor=context.answerer.processor,
         watch=watch,
     )
     return counts[-1] - counts[0]
 
 
-def make_study_file(workshop: Workshop, _: Progress, *, study: str, commands: list[str]) -> None:
+def make_study_file(context: Context, _: OnProgress, *, study: str, commands: list[str]) -> None:
     """Put the answers to all families together."""
     spec = STUDIES[study]
     rows = [
         RowSpec(row.name, run_name(row.plan), row.method, row.searched, row.factors, row.plan)
-        for row in rows_of(workshop, study)
+        for row in rows_of(context, study)
     ]
-    scope = spec.scope(workshop.scope)
-    folders = [workshop.answers_folder(scope, family) for family in workshop.task.families]
+    scope = spec.scope(context.scope)
+    folders = [context.answers_folder(scope, family) for family in context.task.families]
     made = make_study(
         folders, rows, name=study, title=spec.title, labels=spec.labels, commands=commands
     )
-    made.save(workshop.folder / "studies" / f"{study}.json")
+    made.save(context.folder / "studies" / f"{study}.json")
 
 
-def make_trajectory(workshop: Workshop, _: Progress) -> None:
+def make_trajectory(context: Context, _: OnProgress) -> None:
     """Read the course of the paper's search and the stages of the default one."""
-    scope = workshop.scope
+    scope = context.scope
     descent = f"paper@{descent_budget(scope)}"
-    plans = {budget: workshop.plan(first(scope, budget)) for budget in scope.budgets}
-    names = (descent, *(first(scope, budget) for budget in scope.budgets))
-    found = read_trajectory(workshop.run_folder(descent), plans, searches=names)
-    found.save(workshop.folder / "trajectory.json")
+    plans = {budget: context.plan(default_search(scope, budget)) for budget in scope.budgets}
+    names = (descent, *(default_search(scope, budget) for budget in scope.budgets))
+    found = read_trajectory(context.run_folder(descent), plans, searches=names)
+    found.save(context.folder / "trajectory.json")
 
 
-def make_examples_file(workshop: Workshop, _: Progress, *, count: int) -> None:
+def make_examples_file(context: Context, _: OnProgress, *, count: int) -> None:
     """Observe the found plans on the first questions of every family."""
-    scope = workshop.scope
-    plans = {
-        budget: (f"eos@{budget}", workshop.plan(first(scope, budget))) for budget in scope.budgets
-    }
-    questions = {"split": DEFAULT_SPLIT, "seed": scope.seed, "count": count}
-    found = make_examples(workshop.answerer, workshop.task, plans, **questions)  # type: ignore[arg-type]
-    found.save(workshop.folder / "examples.json")
+    scope = context.scope
+    found = make_examples(
+        context.answerer,
+        context.task,
+        {x: (f"eos@{x}", context.plan(default_search(scope, x))) for x in scope.budgets},
+        split=DEFAULT_SPLIT,
+        seed=scope.seed,
+        count=count,
+    )
+    found.save(context.folder / "examples.json")
 
 
-def make_verify(workshop: Workshop, _: Progress) -> None:
+def make_verify(context: Context, _: OnProgress) -> None:
     """Verify the operator at its corners."""
-    verify().save(workshop.folder / "verify.json")
+    verify().save(context.folder / "verify.json")

@@ -1,4 +1,4 @@
-"""Workshop: the model, and the folder that pieces are made in."""
+"""Context: the model that a programme runs on, and the folder that its pieces are made in."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +24,8 @@ SHORT_DIGEST = 8  # of a digest in the name of a folder
 PRUNE = Operator()
 
 
-class Facts(Frozen):
-    """What is known of a model once it was loaded: weights, name, sizes; and where it ran."""
+class ModelInfo(Frozen):
+    """What a loaded model is: fingerprint of its weights, name, sizes; and where it ran."""
 
     fingerprint: str
     backbone: str
@@ -42,8 +42,8 @@ class Facts(Frozen):
 
 
 @dataclass
-class Workshop:
-    """A folder, what is made there, and the model that it is made with, loaded when it is needed.
+class Context:
+    """What the builders of pieces share: folder, scope, and the model, loaded when it is needed.
 
     Attributes:
         folder: of the programme.
@@ -77,12 +77,12 @@ class Workshop:
         return find_task(self.scope.task)
 
     @cached_property
-    def facts(self) -> Facts:
+    def info(self) -> ModelInfo:
         """Describe the model."""
         model, task = self.backbone.model, self.task
         first = next(iter(task.families))
         item = task.item(DEFAULT_SPLIT, first, number=0, seed=self.scope.seed)
-        return Facts(
+        return ModelInfo(
             fingerprint=fingerprint(model),
             backbone=model_name(model),
             visual_tokens=self.answerer.visual_tokens(item),
@@ -102,7 +102,7 @@ class Workshop:
 
     def answers_folder(self, scope: Scope, family: str) -> Path:
         """Say where the answers to a family's questions are: apart from those to others."""
-        return self.folder / answers_path(scope, self.facts.fingerprint, family)
+        return self.folder / answers_path(scope, self.info.fingerprint, family)
 
 
 def answers_path(scope: Scope, model: str, family: str) -> str:
@@ -123,13 +123,13 @@ def canonical(plan: Plan) -> Plan:
     unless its attention is passed on, which they say to whom.
     """
     steps = tuple(
-        step.model_copy(update={"operator": PRUNE}) if _traceless(step) else step
+        step.model_copy(update={"operator": PRUNE}) if _only_prunes(step) else step
         for step in plan.steps
     )
     return plan.model_copy(update={"steps": steps, "backbone": "any", "provenance": {}})
 
 
-def _traceless(step: Step) -> bool:
+def _only_prunes(step: Step) -> bool:
     operator = step.operator
     return isinstance(operator, Operator) and operator.omega.prunes and not operator.mass
 
