@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from eos.data.order import first_choice
+from eos.data.order import permutation
 from eos.data.samples import Sample, Skipped, Source, UnusableError
 from eos.data.settings import DataConfig
 from eos.data.sources import as_source
@@ -154,11 +154,10 @@ def draw_samples(source: Source, *, limit: int, seed: int) -> DrawnSamples:
     """Draw up to ``limit`` usable samples, all of them if there are no more."""
     indices: list[int] = []
     skipped: list[Skipped] = []
-    digest, size = hashlib.sha256(), len(source)
-    for place in range(size):
+    digest = hashlib.sha256()
+    for index in permutation(len(source), seed=seed):
         if len(indices) >= limit:
             break
-        index = first_choice(size, seed=seed, step=0, slot=place, batch=size)
         try:
             item = item_of(source.sample(index))
         except UnusableError as failure:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from eos.data.order import first_choice
+from eos.data.order import permutation
 from eos.data.samples import Skipped, UnusableError, load_image
 from eos.errors import ConfigError, DataError
 from eos.evaluation.benchmarks.files import BROKEN, INCOMPLETE
@@ -50,9 +50,7 @@ def load(benchmark: Benchmark, folder: Path | None, *, limit: int | None, seed: 
         own = [question for question in found if question.family == family]
         clusters = list(_clusters(own, benchmark.together, skipped))
         if limit is not None and limit < len(own):
-            size = len(clusters)
-            order = (first_choice(size, seed=seed, step=0, slot=x, batch=size) for x in range(size))
-            clusters = [clusters[place] for place in order]
+            clusters = [clusters[place] for place in permutation(len(clusters), seed=seed)]
         kept = _usable(clusters, len(own) if limit is None else limit, skipped, digest)
         if kept:
             chosen[family] = kept
