@@ -17,19 +17,16 @@ SAVED = ("state.json", "dataset_dict.json")  # what `datasets` writes into a fol
 SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 
 
-def open_source(config: DataConfig) -> Source:
-    """Open the source that a configuration names."""
-    if isinstance(config, WorldData):
-        return WorldSource(config)
-    return LlavaSource(config) if isinstance(config, LlavaData) else HubSource(config)
-
-
-def as_source(data: Source | DataConfig) -> Source:
-    """Open data settings; a source stays as it is."""
+def open_source(data: Source | DataConfig) -> Source:
+    """Open the source that data settings name; a source stays as it is."""
     if isinstance(data, Source):
         return data
-    if isinstance(data, (WorldData, LlavaData, HubData)):
-        return open_source(data)
+    if isinstance(data, WorldData):
+        return WorldSource(data)
+    if isinstance(data, LlavaData):
+        return LlavaSource(data)
+    if isinstance(data, HubData):
+        return HubSource(data)
     raise DataError(
         "expected a source (__len__, describe, name, sample) or data settings, such as "
         f"eos.LlavaData(file=..., images=...); found {type(data).__name__}"

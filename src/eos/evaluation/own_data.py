@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from eos.data.order import permutation
 from eos.data.samples import Sample, Skipped, Source, UnusableError
 from eos.data.settings import DataConfig
-from eos.data.sources import as_source
+from eos.data.sources import open_source
 from eos.errors import ConfigError, DataError
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.benchmarks.task import benchmark_task
@@ -124,7 +124,7 @@ def own_task(data: Source | DataConfig, *, metric: MetricName, limit: int, seed:
     """
     if metric not in METRICS:
         raise ConfigError(f"expected a metric of {', '.join(METRICS)}; found {metric!r}")
-    source = as_source(data)
+    source = open_source(data)
     drawn = draw_samples(source, limit=limit, seed=seed)
     indices = drawn.indices
 
