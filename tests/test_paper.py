@@ -78,7 +78,7 @@ def test_the_tables_are_the_papers():
     assert len(main_table.rows) == 1 + 4 * 5
     assert read_table("placement").rows[1] == "searched@16"
     assert main(["validate", str(paper_tables()["low"])]) == 0
-    needed = dict(all_searches([read_table(name) for name in paper_tables()]))
+    needed = all_searches(read_table(name) for name in paper_tables())
     assert set(needed) == {"searched", "searched-fixed-layers"}
     assert search_configs({"low": read_table("low")}, ["steps=7"])["searched"].steps == 7
 
@@ -91,7 +91,7 @@ def test_mistakes_in_a_table_are_all_named():
         read_table("mian")
     other = PaperTable(**{**good, "backbone": "miniature"})
     with pytest.raises(ConfigError, match=r"expected the search 'searched' as in"):
-        list(all_searches([other, PaperTable(**{**good, "searches": {"searched": ["miniature"]}})]))
+        all_searches([other, PaperTable(**{**good, "searches": {"searched": ["miniature"]}})])
 
 
 def test_tables_of_two_models_are_not_mixed(tmp_path):
