@@ -155,10 +155,8 @@ def _usable(
                 bad = {x.id: x for x in marks if isinstance(x, Skipped)}
                 if bad:
                     skipped += bad.values()
-                    rest = [x.id for x in cluster if x.id not in bad]
-                    skipped += [
-                        Skipped(x, "another of its group is unusable", PARTIAL) for x in rest
-                    ]
+                    reason = "another of its group is unusable"
+                    skipped += [Skipped(x.id, reason, PARTIAL) for x in cluster if x.id not in bad]
                 elif not kept and len(cluster) > limit:
                     raise ConfigError(
                         f"expected a limit of at least {len(cluster)}, since so many questions "
