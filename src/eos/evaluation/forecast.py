@@ -7,6 +7,7 @@ the constants below; `eos search --dry-run` measures instead.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.paper_tables import PaperTable
@@ -19,9 +20,10 @@ from eos.space.theta import Theta
 
 DEVICE, PEAK_FLOPS, BANDWIDTH = "A100-80GB", 312e12, 2.0e12  # half precision; bytes a second
 WEIGHTS, TOWER_WEIGHTS = 7_063_427_072, 303_507_456  # of LLaVA-1.5-7B, and its vision tower
-SIZES = {"visual_tokens": 576, "num_layers": 32}
+VISUAL_TOKENS, NUM_LAYERS = 576, 32
+SIZES: dict[str, Any] = {"visual_tokens": VISUAL_TOKENS, "num_layers": NUM_LAYERS}
 FULL_MODEL = Plan(**SIZES, dims=LLAMA_7B, steps=())
-TOWER_FLOPS = 2.0 * TOWER_WEIGHTS * SIZES["visual_tokens"]  # of an image
+TOWER_FLOPS = 2.0 * TOWER_WEIGHTS * VISUAL_TOKENS  # of an image
 UTILISATION = 0.3  # of the accelerator's peak FLOPs and bandwidth
 ANSWER_TOKENS = 5  # a word or a letter, and the end
 BYTES = 2  # of a value in half precision
@@ -85,7 +87,7 @@ def _bytes_of_answers(batch: int) -> float:
     """Count weights, the full model's cache, and the widest layer's values of a batch."""
     text = TEXT_TOKENS + ANSWER_TOKENS
     cache = float(cost.kv_bytes(FULL_MODEL.schedule, LLAMA_7B, text_tokens=text))
-    tokens = SIZES["visual_tokens"] + TEXT_TOKENS
+    tokens = VISUAL_TOKENS + TEXT_TOKENS
     layer = tokens * (4 * LLAMA_7B.hidden + 3 * LLAMA_7B.intermediate) * BYTES
     return WEIGHTS * BYTES + batch * (cache + layer) + WORKSPACE
 
@@ -97,5 +99,5 @@ def _bytes_of_search(start: Plan, config: SearchConfig) -> float:
     kept = sum(a * b for a, b in zip(KEPT_WIDTHS, widths, strict=True))
     held = max(entering) + TEXT_TOKENS if config.recompute else 0
     held = held or sum(count + TEXT_TOKENS for count in entering)
-    beside = SIZES["num_layers"] * TEXT_TOKENS * LLAMA_7B.hidden
+    beside = NUM_LAYERS * TEXT_TOKENS * LLAMA_7B.hidden
     return WEIGHTS * BYTES + config.at_once * (held * kept + beside) * BYTES + WORKSPACE
