@@ -151,7 +151,8 @@ def _usable(
     left = iter(clusters)
     with ThreadPoolExecutor() as pool:
         while block := list(islice(left, limit - len(kept))):
-            for cluster, marks in zip(block, pool.map(_marks, block), strict=True):
+            marked = pool.map(lambda cluster: [_mark(x) for x in cluster], block)
+            for cluster, marks in zip(block, marked, strict=True):
                 bad = {x.id: x for x in marks if isinstance(x, Skipped)}
                 if bad:
                     skipped += bad.values()
@@ -170,12 +171,8 @@ def _usable(
     return kept
 
 
-def _marks(cluster: Sequence[Query]) -> list[str | Skipped]:
-    """Give a digest of each question, or why it cannot be used."""
-    return [_mark(question) for question in cluster]
-
-
 def _mark(question: Query) -> str | Skipped:
+    """Give a digest of a question, or why it cannot be used."""
     try:
         data = question.image()
         load_image(data, where=question.id)
