@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from eos.evaluation.reproduction import Examples, Programme, Trajectory
-from eos.evaluation.rows import FamilyInfo, make_row
+from eos.evaluation.results import FamilyInfo, make_row
 from eos.evaluation.study import Study, StudyRow
 from eos.evaluation.verification import Check, StandIn, Verification
 from eos.space.expected import Expected

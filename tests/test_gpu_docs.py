@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from eos.cli import app
-from eos.evaluation.forecast import A100, search_forecast, table_forecast
+from eos.evaluation.forecast import DEVICE, search_forecast, table_forecast
 from eos.evaluation.paper_tables import paper_tables, read_table
 from eos.searching.files import read_config
 
@@ -69,7 +69,7 @@ def table_rows():
 def test_the_figures_are_computed():
     assert set(table_rows()) <= set(PAGE.splitlines())
     expected = search_forecast(read_config("paper-llava-1.5-7b"))
-    assert f"({expected} on one {A100.name})" in PAGE
+    assert f"({expected} on one {DEVICE})" in PAGE
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ def test_losses_are_those_of_the_model(answerer, spec):
         [*asked(n), {"role": "assistant", "content": [{"type": "text", "text": words[n]}]}]
         for n in range(3)
     ]
-    found = {n: (loss, greedy) for n, loss, greedy in Responder(answerer, plan, 3).losses(said)}
-    alone = {n: x for n, *x in Responder(answerer, plan, 1).losses(said)}
+    found = dict(Responder(answerer, plan, 3).losses(said))
+    alone = dict(Responder(answerer, plan, 1).losses(said))
     for n in range(3):
         assert found[n] == (pytest.approx(alone[n][0], abs=1e-5), alone[n][1])
         if spec is None:

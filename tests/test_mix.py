@@ -11,8 +11,8 @@ import pytest
 
 import eos
 from eos import DataError, cli
-from eos.data import json_array
-from eos.data.json_array import ArrayFile
+from eos.data import json_files
+from eos.data.json_files import ArrayFile
 from eos.data.mix import LETTER, SHORT, SOURCES, source_of
 from eos.data.mix_files import MixManifest
 from eos.data.mix_images import BY_CONTENT, BY_NAME, MISSING, read_evaluated
@@ -195,7 +195,7 @@ def test_a_truncated_or_damaged_file_is_named_with_its_place(made, tmp_path, cap
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_entries_and_places_are_those_of_the_json_module(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(json_array, "CHUNK", chunk)
+    monkeypatch.setattr(json_files, "CHUNK", chunk)
     values = [{"a": "é“]},"}, 12, [1, {"b": None}], "x", -1.5e3, {}]
     for path, indent in [(tmp_path / "flat.json", None), (tmp_path / "wide.json", 2)]:
         path.write_text(json.dumps(values, ensure_ascii=False, indent=indent), encoding="utf-8")
@@ -209,7 +209,7 @@ def test_entries_and_places_are_those_of_the_json_module(tmp_path, monkeypatch, 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     """The control: the whole list at once needs more than ten times as much."""
-    monkeypatch.setattr(json_array, "CHUNK", 1 << 14)
+    monkeypatch.setattr(json_files, "CHUNK", 1 << 14)
     entry = {"id": "1", "image": "ocr_vqa/images/1.jpg", "conversations": turns("a" * 500, "b")}
     peaks = []
     for count in (400, 4000):

@@ -15,7 +15,7 @@ from eos import ConfigError, Plan, Step
 from eos.cli import main
 from eos.commands.paper import read_arguments, search_configs
 from eos.evaluation.benchmarks.registry import BENCHMARKS
-from eos.evaluation.forecast import LLAVA_7B, search_forecast, table_forecast
+from eos.evaluation.forecast import TOWER_WEIGHTS, WEIGHTS, search_forecast, table_forecast
 from eos.evaluation.overall import Overall
 from eos.evaluation.paper_tables import (
     PLACEMENTS,
@@ -48,12 +48,12 @@ def test_the_header_has_the_forecast_and_the_command(name):
 
 
 def test_a_forecast_follows_the_work():
-    table, sizes = read_table("main"), LLAVA_7B
+    table = read_table("main")
     whole = table_forecast(table)
     fewer = table_forecast(table.model_copy(update={"tasks": ("pope",)}))
     share = BENCHMARKS["pope"].size / sum(x.size for x in BENCHMARKS.values())
     assert fewer.seconds == pytest.approx(share * whole.seconds)
-    assert fewer.bytes == whole.bytes > 2 * sizes.weights
+    assert fewer.bytes == whole.bytes > 2 * WEIGHTS
     smaller = table_forecast(table.model_copy(update={"batch_size": 1}))
     assert smaller.bytes < whole.bytes
     config = read_config(SEARCH)
@@ -69,7 +69,7 @@ def test_forecasts_count_the_weights_of_the_model():
         model = random_llava._empty(config, torch.float16, "sdpa")
     tower = sum(x.numel() for x in model.model.vision_tower.parameters())
     found = (sum(x.numel() for x in model.parameters()), tower)
-    assert found == (LLAVA_7B.weights, LLAVA_7B.tower_weights)
+    assert found == (WEIGHTS, TOWER_WEIGHTS)
 
 
 def test_the_tables_are_the_papers():
@@ -78,7 +78,7 @@ def test_the_tables_are_the_papers():
     assert len(main_table.rows) == 1 + 4 * 5
     assert read_table("placement").rows[1] == "searched@16"
     assert main(["validate", str(paper_tables()["low"])]) == 0
-    needed = dict(all_searches([read_table(name) for name in paper_tables()]))
+    needed = all_searches(read_table(name) for name in paper_tables())
     assert set(needed) == {"searched", "searched-fixed-layers"}
     assert search_configs({"low": read_table("low")}, ["steps=7"])["searched"].steps == 7
 
@@ -91,7 +91,7 @@ def test_mistakes_in_a_table_are_all_named():
         read_table("mian")
     other = PaperTable(**{**good, "backbone": "miniature"})
     with pytest.raises(ConfigError, match=r"expected the search 'searched' as in"):
-        list(all_searches([other, PaperTable(**{**good, "searches": {"searched": ["miniature"]}})]))
+        all_searches([other, PaperTable(**{**good, "searches": {"searched": ["miniature"]}})])
 
 
 def test_tables_of_two_models_are_not_mixed(tmp_path):

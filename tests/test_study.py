@@ -10,7 +10,7 @@ from eos import Plan, evaluate
 from eos.commands.validate import schemas, validate_file
 from eos.errors import ConfigError
 from eos.evaluation.estimates import Z95
-from eos.evaluation.rows import FamilyInfo, make_row
+from eos.evaluation.results import FamilyInfo, make_row
 from eos.evaluation.studies import RowSpec, make_study
 from eos.evaluation.study import Study, StudyRow, compare
 from eos.space.expected import Expected
@@ -18,7 +18,7 @@ from eos.space.expected import Expected
 COST = Expected(
     final_tokens=64, mean_tokens=96.0, flops_ratio=0.2, kv_bytes_ratio=0.2, text_tokens=16
 )
-TORCH_FREE = ["study", "reproduction", "verification", "rows", "estimates"]
+TORCH_FREE = ["study", "reproduction", "verification", "results", "estimates"]
 
 
 def row(name, **scores):

@@ -134,7 +134,7 @@ def search_configs(
     from eos.evaluation.paper_tables import all_searches
     from eos.searching.files import read_config
 
-    needed = dict(all_searches(list(tables.values())))
+    needed = all_searches(tables.values())
     return {name: read_config(own[0], [*own[1:], *changes]) for name, own in needed.items()}
 
 

@@ -6,7 +6,7 @@ right, after all images, so that they do not depend on the number of visual toke
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
@@ -55,7 +55,7 @@ class Batch:
 
     answered: tuple[Answered, ...]
     skipped: tuple[Skipped, ...] = ()
-    at_once: int = field(default=0)
+    at_once: int = 0
 
     @property
     def tried(self) -> int:
@@ -107,25 +107,22 @@ class Reader:
         skipped: list[Skipped] = []
         for slot in slots:
             candidates = choices(len(self.source), seed=seed, step=step, slot=slot, batch=size)
-            found, lost = self._first(candidates)
+            found = next(self._usable(islice(candidates, MOST_UNUSABLE), skipped), None)
+            if found is None:
+                raise DataError(
+                    f"expected usable samples in {self.source.describe()}; found {MOST_UNUSABLE} "
+                    f"in a row that are not, such as {skipped[-1].reason}"
+                )
             answered.append(found)
-            skipped += lost
         return Batch(tuple(answered), tuple(skipped), at_once)
 
     def first(self, count: int, *, at_once: int) -> Batch:
         """Read the first ``count`` usable samples; all if there are fewer."""
-        answered: list[Answered] = []
         skipped: list[Skipped] = []
-        for index in range(len(self.source)):
-            if len(answered) == count:
-                break
-            try:
-                answered.append(self.read(index))
-            except UnusableError as failure:
-                skipped.append(Skipped(self.source.name(index), str(failure)))
+        answered = tuple(islice(self._usable(range(len(self.source)), skipped), count))
         if not answered:
             raise DataError(f"expected usable samples in {self.source.describe()}, found none")
-        return Batch(tuple(answered), tuple(skipped), at_once)
+        return Batch(answered, tuple(skipped), at_once)
 
     def visual_tokens(self, backbone: Backbone, batch: Batch) -> int:
         """Count the visual tokens of a batch's first sample."""
@@ -156,17 +153,13 @@ class Reader:
                 labels[row, where] = ids[row, where]
         return inputs, labels
 
-    def _first(self, candidates: Iterator[int]) -> tuple[Answered, list[Skipped]]:
-        skipped: list[Skipped] = []
-        for index in islice(candidates, MOST_UNUSABLE):
+    def _usable(self, indices: Iterable[int], skipped: list[Skipped]) -> Iterator[Answered]:
+        """Read samples one by one; those that cannot be used are added to ``skipped``."""
+        for index in indices:
             try:
-                return self.read(index), skipped
+                yield self.read(index)
             except UnusableError as failure:
                 skipped.append(Skipped(self.source.name(index), str(failure)))
-        raise DataError(
-            f"expected usable samples in {self.source.describe()}; found {MOST_UNUSABLE} in a row "
-            f"that are not, such as {skipped[-1].reason}"
-        )
 
     def _spans(self, sample: Sample, whole: list[int]) -> Iterator[tuple[int, int]]:
         """Find each taught answer, in tokens from the right end."""
@@ -183,17 +176,13 @@ class Reader:
                     "whatever follows; found one that does not. Teach the last answer only "
                     "(answers: last), or set another chat_template"
                 )
-            while end > begin and not self._text(whole[end - 1]).strip():
+            while end > begin and not self.processor.tokenizer.decode([whole[end - 1]]).strip():
                 end -= 1  # a template's blank or line break after an answer is not its text
             if end <= begin:
                 raise UnusableError(f"{sample.id}: expected an answer, found no token of one")
             yield len(whole) - begin, len(whole) - end
         if not places:
             raise UnusableError(f"{sample.id}: expected an answer, found none")
-
-    def _text(self, token: int) -> str:
-        text: str = self.processor.tokenizer.decode([token])
-        return text
 
     def _tokens(self, messages: Sequence[dict[str, Any]], *, prompt: bool) -> list[int]:
         """Tokenise a rendered conversation, each image as the one mark a template writes."""

@@ -7,7 +7,7 @@ that the same seed gives the same mixture, and a smaller one is the begin of a l
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SOURCES = ("yes-no", "scienceqa", "gqa", "textvqa", "conversation")
@@ -85,29 +85,20 @@ def science_sample(number: str, problem: Mapping[str, Any], image: str) -> dict[
     return {"id": f"scienceqa-{number}", "image": image, "conversations": said}
 
 
-def in_turns(streams: Mapping[str, Iterator[Any]], size: int) -> Iterator[tuple[str, Any]]:
-    """Take one of each stream in turn, up to ``size`` in all; an exhausted one is passed over.
+def in_turns(streams: Iterable[Iterator[Any]]) -> Iterator[Any]:
+    """Take one of each stream in turn; an exhausted one is passed over.
 
-    >>> list(in_turns({"a": iter([1, 2, 3]), "b": iter([4])}, 3))
-    [('a', 1), ('b', 4), ('a', 2)]
+    >>> list(in_turns([iter([1, 2, 3]), iter([4])]))
+    [1, 4, 2, 3]
     """
-    left, taken = dict(streams), 0
-    while left and taken < size:
-        for name in list(left):
-            found = next(left[name], None)
+    left = list(streams)
+    while left:
+        for stream in list(left):
+            found = next(stream, None)
             if found is None:
-                del left[name]
-                continue
-            yield name, found
-            taken += 1
-            if taken == size:
-                return
-
-
-def alternately(first: Iterator[Any], second: Iterator[Any]) -> Iterator[Any]:
-    """Take from both in turn, and stop when one has no more: as many of each."""
-    for pair in zip(first, second, strict=False):
-        yield from pair
+                left.remove(stream)
+            else:
+                yield found
 
 
 def _is_sample(entry: Any) -> bool:

@@ -8,20 +8,20 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from pydantic import Field
 
 from eos.config import Artifact, Frozen
-from eos.data.json_array import ArrayFile, BytesWatch, Place
+from eos.data.json_files import ArrayFile, BytesWatch, Place, read_json
 from eos.data.mix import (
     SCIENCEQA,
     SOURCES,
     YES_NO,
-    alternately,
     in_turns,
     order_of,
     science_sample,
@@ -34,6 +34,7 @@ from eos.runs.files import write_atomically
 
 Row: TypeAlias = dict[str, Any]  # a sample in LLaVA's format
 DUPLICATE = "duplicate"
+ANSWERS = ("Yes", "No")
 SCIENCE_FILES = ("problems.json", "pid_splits.json")
 
 
@@ -92,9 +93,11 @@ class _Choice:
                 note = {"id": row["id"], "image": row["image"], "source": source}
                 self.dropped.append({**note, "reason": problem})
 
-    def counts(self, source: str) -> dict[str, int]:
-        """Count the samples of a source that were dropped, by reason."""
-        return dict(Counter(x["reason"] for x in self.dropped if x["source"] == source))
+    def count(self, source: str, *, available: int, chosen: Sequence[Row]) -> SourceCount:
+        """Count the samples of a source: there, in the mixture, and dropped by reason."""
+        kept = sum(row["source"] == source for row in chosen)
+        dropped = Counter(x["reason"] for x in self.dropped if x["source"] == source)
+        return SourceCount(available=available, kept=kept, dropped=dict(dropped))
 
 
 @dataclass
@@ -125,11 +128,12 @@ class _Candidates:
         """Read the samples of a source, or of an answer, in their order."""
         for order, place in self.places.get(source, ()):
             entry = place.read(file)
-            yield yes_no_sample(entry, order) if source in ("Yes", "No") else entry
+            yield yes_no_sample(entry, order) if source in ANSWERS else entry
 
     def count(self, source: str) -> int:
         """Count the samples of a source."""
-        return sum(len(self.places.get(x, ())) for x in _lists(source))
+        lists = ANSWERS if source == YES_NO else [source]
+        return sum(len(self.places.get(x, ())) for x in lists)
 
 
 def make_mix(
@@ -156,14 +160,16 @@ def make_mix(
         watch: called with the number of bytes of ``mix`` that are read.
     """
     rules, candidates, array = read_evaluated(evaluated), _Candidates(seed), ArrayFile(mix)
-    choice, science = _Choice(images, rules), _science_rows(scienceqa, images, seed)
+    choice, (science, digests) = _Choice(images, rules), _science_rows(scienceqa, images, seed)
     candidates.collect(array, watch)
     with mix.open("rb") as file:
-        streams = {x: _stream(choice, candidates, x, file) for x in SOURCES if x != SCIENCEQA}
+        streams = {x: choice.usable(x, candidates.rows(x, file)) for x in SOURCES}
         streams[SCIENCEQA] = choice.usable(SCIENCEQA, science)
-        chosen = [row for _, row in in_turns({x: streams[x] for x in SOURCES}, size)]
-    counts = {x: candidates.count(x) for x in SOURCES} | {SCIENCEQA: len(science)}
-    sources = _source_counts(counts, chosen, choice)
+        answers = [choice.usable(YES_NO, candidates.rows(x, file)) for x in ANSWERS]
+        streams[YES_NO] = chain.from_iterable(zip(*answers, strict=False))  # as many of each
+        chosen = list(islice(in_turns(streams.values()), size))
+    available = {x: candidates.count(x) for x in SOURCES} | {SCIENCEQA: len(science)}
+    sources = {x: choice.count(x, available=available[x], chosen=chosen) for x in SOURCES}
     _check_sources(sources, choice.dropped, size)
     text = "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in chosen) + "\n]\n"
     manifest = MixManifest(
@@ -173,7 +179,7 @@ def make_mix(
         sources=sources,
         unused=candidates.unused,
         evaluated={"names": len(rules.names), "files": sum(map(len, rules.files.values()))},
-        inputs={mix.name: array.digest, **{x: _sha256(scienceqa / x) for x in SCIENCE_FILES}},
+        inputs={mix.name: array.digest, **digests},
         output=hashlib.sha256(text.encode("utf-8")).hexdigest(),
     )
     notes = "".join(json.dumps(note) + "\n" for note in choice.dropped)
@@ -183,33 +189,15 @@ def make_mix(
     return manifest
 
 
-def _source_counts(
-    available: dict[str, int], chosen: list[Row], choice: _Choice
-) -> dict[str, SourceCount]:
-    kept = Counter(row["source"] for row in chosen)
-    return {
-        source: SourceCount(available=count, kept=kept[source], dropped=choice.counts(source))
-        for source, count in available.items()
-    }
-
-
 def beside(out: Path, name: str) -> Path:
     """Name a file after the mixture: ``mix.json`` has a ``mix.manifest.json``."""
     return out.with_name(f"{out.stem}.{name}")
 
 
-def _lists(source: str) -> tuple[str, ...]:
-    return ("Yes", "No") if source == YES_NO else (source,)
-
-
-def _stream(choice: _Choice, candidates: _Candidates, source: str, file: BinaryIO) -> Iterator[Row]:
-    found = [choice.usable(source, candidates.rows(x, file)) for x in _lists(source)]
-    return alternately(*found) if source == YES_NO else found[0]
-
-
-def _science_rows(folder: Path, images: Path, seed: int) -> list[Row]:
-    """Make a sample of every training problem of ScienceQA that has an image."""
-    problems, splits = (_read(folder / name) for name in SCIENCE_FILES)
+def _science_rows(folder: Path, images: Path, seed: int) -> tuple[list[Row], dict[str, str]]:
+    """Make a sample of every training problem of ScienceQA that has an image; digest its files."""
+    read = {name: read_json(folder / name) for name in SCIENCE_FILES}
+    problems, splits = (content for content, _ in read.values())
     pictures = next((x for x in (folder / "images/train", folder / "train") if x.is_dir()), None)
     if pictures is None:
         raise DataError(f"expected a folder images/train in {folder}, found none")
@@ -225,7 +213,7 @@ def _science_rows(folder: Path, images: Path, seed: int) -> list[Row]:
             f"{folder}: expected problems of ScienceQA with question, choices, answer and image; "
             f"found one without: {failure!r}"
         ) from None
-    return rows
+    return rows, {name: digest for name, (_, digest) in read.items()}
 
 
 def _check_sources(sources: dict[str, SourceCount], dropped: list[Row], size: int) -> None:
@@ -241,16 +229,3 @@ def _check_sources(sources: dict[str, SourceCount], dropped: list[Row], size: in
         + (f", such as {', '.join(such)}" if such else "")
         + ". Check --mix, --images and --scienceqa"
     )
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except OSError as failure:
-        raise DataError(f"cannot read {path}: {failure.strerror}") from None
-    except ValueError as failure:
-        raise DataError(f"{path} is not JSON: {failure}") from None
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -10,16 +10,17 @@ from random import Random
 
 
 @lru_cache(maxsize=4)
-def _permutation(size: int, seed: int, epoch: int) -> list[int]:
+def permutation(size: int, *, seed: int, epoch: int = 0) -> tuple[int, ...]:
+    """Order of ``size`` samples in an epoch."""
     order = list(range(size))
     Random(f"eos {seed} epoch {epoch}").shuffle(order)
-    return order
+    return tuple(order)
 
 
 def first_choice(size: int, *, seed: int, step: int, slot: int, batch: int) -> int:
     """Index among ``size`` samples of a slot of a step's global batch."""
     epoch, place = divmod(step * batch + slot, size)
-    return _permutation(size, seed, epoch)[place]
+    return permutation(size, seed=seed, epoch=epoch)[place]
 
 
 def choices(size: int, *, seed: int, step: int, slot: int, batch: int) -> Iterator[int]:

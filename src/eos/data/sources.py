@@ -1,11 +1,10 @@
 """Sources: LLaVA's conversation files, Hugging Face datasets, the miniature's world."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eos.data.json_files import read_json
 from eos.data.samples import Message, Sample, Source, UnusableError, load_image
 from eos.data.settings import DataConfig, HubData, LlavaData, WorldData
 from eos.errors import ConfigError, DataError
@@ -17,19 +16,16 @@ SAVED = ("state.json", "dataset_dict.json")  # what `datasets` writes into a fol
 SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 
 
-def open_source(config: DataConfig) -> Source:
-    """Open the source that a configuration names."""
-    if isinstance(config, WorldData):
-        return WorldSource(config)
-    return LlavaSource(config) if isinstance(config, LlavaData) else HubSource(config)
-
-
-def as_source(data: Source | DataConfig) -> Source:
-    """Open data settings; a source stays as it is."""
+def open_source(data: Source | DataConfig) -> Source:
+    """Open the source that data settings name; a source stays as it is."""
     if isinstance(data, Source):
         return data
-    if isinstance(data, (WorldData, LlavaData, HubData)):
-        return open_source(data)
+    if isinstance(data, WorldData):
+        return WorldSource(data)
+    if isinstance(data, LlavaData):
+        return LlavaSource(data)
+    if isinstance(data, HubData):
+        return HubSource(data)
     raise DataError(
         "expected a source (__len__, describe, name, sample) or data settings, such as "
         f"eos.LlavaData(file=..., images=...); found {type(data).__name__}"
@@ -72,19 +68,13 @@ class LlavaSource:
 
     def __init__(self, config: LlavaData) -> None:
         path = Path(config.file)
-        try:
-            data = path.read_bytes()
-            entries = json.loads(data)
-        except OSError as failure:
-            raise DataError(f"cannot read {path}: {failure.strerror}") from None
-        except ValueError as failure:
-            raise DataError(f"{path} is not JSON: {failure}") from None
+        entries, digest = read_json(path)
         if not isinstance(entries, list) or not entries:
             raise DataError(f"{path}: expected a list of conversations, found none")
         if not Path(config.images).is_dir():
             raise DataError(f"expected a folder of images, found none at {config.images}")
-        self.path, self.images, self.entries = path, Path(config.images), entries
-        self.digest = hashlib.sha256(data).hexdigest()[:16]
+        self.path, self.images = path, Path(config.images)
+        self.entries, self.digest = entries, digest[:16]
 
     def __len__(self) -> int:
         return len(self.entries)

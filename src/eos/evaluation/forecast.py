@@ -1,4 +1,4 @@
-"""Forecast: GPU time and memory of the paper's search and tables, computed before anything runs.
+"""Forecast: GPU time and memory of the paper's search and tables, on LLaVA-1.5-7B and an A100.
 
 Time is FLOPs over what an accelerator does, and bytes over what it reads: prefill and the vision
 tower by their FLOPs at a stated utilisation, decoding by reading all weights once a token and
@@ -6,7 +6,6 @@ batch. Memory is weights, the KV cache of a batch and what its widest layer hold
 the constants below; `eos search --dry-run` measures instead.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +14,16 @@ from eos.evaluation.paper_tables import PaperTable
 from eos.methods.registry import PRESETS
 from eos.searching.settings import SearchConfig
 from eos.space import cost
-from eos.space.cost import LLAMA_7B, TEXT_TOKENS, Dims
+from eos.space.cost import LLAMA_7B, TEXT_TOKENS
 from eos.space.plan import Plan
 from eos.space.theta import Theta
 
+DEVICE, PEAK_FLOPS, BANDWIDTH = "A100-80GB", 312e12, 2.0e12  # half precision; bytes a second
+WEIGHTS, TOWER_WEIGHTS = 7_063_427_072, 303_507_456  # of LLaVA-1.5-7B, and its vision tower
+VISUAL_TOKENS, NUM_LAYERS = 576, 32
+SIZES: dict[str, Any] = {"visual_tokens": VISUAL_TOKENS, "num_layers": NUM_LAYERS}
+FULL_MODEL = Plan(**SIZES, dims=LLAMA_7B, steps=())
+TOWER_FLOPS = 2.0 * TOWER_WEIGHTS * VISUAL_TOKENS  # of an image
 UTILISATION = 0.3  # of the accelerator's peak FLOPs and bandwidth
 ANSWER_TOKENS = 5  # a word or a letter, and the end
 BYTES = 2  # of a value in half precision
@@ -28,42 +33,8 @@ GIB, HOUR = 2**30, 3600
 
 
 @dataclass(frozen=True)
-class Accelerator:
-    """What a device does in a second.
-
-    Attributes:
-        name: of the device.
-        flops: peak in half precision.
-        bandwidth: bytes from its memory.
-    """
-
-    name: str
-    flops: float
-    bandwidth: float
-
-
-@dataclass(frozen=True)
-class ModelSizes:
-    """Sizes of a model.
-
-    Attributes:
-        dims: of a decoder layer.
-        num_layers: of the decoder.
-        visual_tokens: of an image.
-        weights: of the whole model.
-        tower_weights: of the vision tower.
-    """
-
-    dims: Dims
-    num_layers: int
-    visual_tokens: int
-    weights: int
-    tower_weights: int
-
-
-@dataclass(frozen=True)
 class Forecast:
-    """Expected time and memory on one accelerator."""
+    """Expected time and memory on one device."""
 
     seconds: float
     bytes: float
@@ -73,77 +44,60 @@ class Forecast:
         return f"{self.seconds / HOUR:.1f} GPU hours, {self.bytes / GIB:.0f} GiB"
 
 
-A100 = Accelerator("A100-80GB", flops=312e12, bandwidth=2.0e12)
-LLAVA_7B = ModelSizes(
-    LLAMA_7B, num_layers=32, visual_tokens=576, weights=7_063_427_072, tower_weights=303_507_456
-)
-
-
-def table_forecast(
-    table: PaperTable, sizes: ModelSizes = LLAVA_7B, device: Accelerator = A100
-) -> Forecast:
+def table_forecast(table: PaperTable) -> Forecast:
     """Forecast a table by itself, its searches not counted."""
     questions = sum(BENCHMARKS[name].size for name in table.tasks)
-    shared: dict[str, Any] = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
-    full = Plan(**shared, dims=sizes.dims, steps=())
-    plans = [full, *(_like(row, shared, sizes.dims) for row in table.rows[1:])]
+    plans = [FULL_MODEL, *(_like(row) for row in table.rows[1:])]
     decoder = sum(_prefill(plan) for plan in plans)
-    flops = questions * (decoder + _tower_flops(sizes))
-    reads = len(plans) * questions / table.batch_size * ANSWER_TOKENS * BYTES * sizes.weights
-    seconds = (flops / device.flops + reads / device.bandwidth) / UTILISATION
-    return Forecast(seconds, _bytes_of_answers(full, sizes, batch=table.batch_size))
+    flops = questions * (decoder + TOWER_FLOPS)
+    reads = len(plans) * questions / table.batch_size * ANSWER_TOKENS * BYTES * WEIGHTS
+    seconds = (flops / PEAK_FLOPS + reads / BANDWIDTH) / UTILISATION
+    return Forecast(seconds, _bytes_of_answers(table.batch_size))
 
 
-def search_forecast(
-    config: SearchConfig, sizes: ModelSizes = LLAVA_7B, device: Accelerator = A100
-) -> Forecast:
+def search_forecast(config: SearchConfig) -> Forecast:
     """Forecast a search with ``method: paper``.
 
     A step is a forward pass, its backward one as two, and the full model's; validation is the full
     model's and a plan's.
     """
-    shared: dict[str, Any] = {"visual_tokens": sizes.visual_tokens, "num_layers": sizes.num_layers}
-    theta = Theta.start(sizes.num_layers, visual_tokens=sizes.visual_tokens, budget=config.budget)
+    theta = Theta.start(**SIZES, budget=config.budget)
     start = Plan.from_theta(theta, budget=config.budget)
-    full, reduced = (_prefill(x) for x in (Plan(**shared, dims=sizes.dims, steps=()), start))
+    full, reduced = _prefill(FULL_MODEL), _prefill(start)
     each = (3 + config.recompute) * reduced + bool(config.objective.align_weight) * full
     checked = config.validation.samples * (full + len(config.all_budgets) * reduced)
     samples = config.steps * config.batch
-    towers = (samples + config.validation.samples) * _tower_flops(sizes)
-    seconds = (samples * each + checked + towers) / device.flops / UTILISATION
-    return Forecast(seconds, _bytes_of_search(start, sizes, config))
+    towers = (samples + config.validation.samples) * TOWER_FLOPS
+    seconds = (samples * each + checked + towers) / PEAK_FLOPS / UTILISATION
+    return Forecast(seconds, _bytes_of_search(start, config))
 
 
-def _like(row: str, shared: dict[str, Any], dims: Dims) -> Plan:
+def _like(row: str) -> Plan:
     """Make a plan of a row's cost: its own if it is a preset, else the FLOPs that a search gets."""
     name, _, budget = row.partition("@")
     like = name if name in PRESETS else "sparsevlm-v2"
-    return Plan.preset(like, budget=int(budget), dims=dims, **shared)
+    return Plan.preset(like, budget=int(budget), dims=LLAMA_7B, **SIZES)
 
 
 def _prefill(plan: Plan) -> float:
     return float(cost.flops(plan.schedule, plan.dims, text_tokens=TEXT_TOKENS))
 
 
-def _tower_flops(sizes: ModelSizes) -> float:
-    return 2.0 * sizes.tower_weights * sizes.visual_tokens
-
-
-def _bytes_of_answers(full: Plan, sizes: ModelSizes, *, batch: int) -> float:
+def _bytes_of_answers(batch: int) -> float:
     """Count weights, the full model's cache, and the widest layer's values of a batch."""
     text = TEXT_TOKENS + ANSWER_TOKENS
-    cache = float(cost.kv_bytes(full.schedule, sizes.dims, text_tokens=text))
-    tokens = sizes.visual_tokens + TEXT_TOKENS
-    layer = tokens * (4 * sizes.dims.hidden + 3 * sizes.dims.intermediate) * BYTES
-    return sizes.weights * BYTES + batch * (cache + layer) + WORKSPACE
+    cache = float(cost.kv_bytes(FULL_MODEL.schedule, LLAMA_7B, text_tokens=text))
+    tokens = VISUAL_TOKENS + TEXT_TOKENS
+    layer = tokens * (4 * LLAMA_7B.hidden + 3 * LLAMA_7B.intermediate) * BYTES
+    return WEIGHTS * BYTES + batch * (cache + layer) + WORKSPACE
 
 
-def _bytes_of_search(start: Plan, sizes: ModelSizes, config: SearchConfig) -> float:
+def _bytes_of_search(start: Plan, config: SearchConfig) -> float:
     """Count weights, the values that the backward pass needs, and the full model's aligned ones."""
-    entering: Sequence[int] = start.schedule[:-1]
-    widths = sizes.dims.hidden, sizes.dims.intermediate
+    entering = start.schedule[:-1]
+    widths = LLAMA_7B.hidden, LLAMA_7B.intermediate
     kept = sum(a * b for a, b in zip(KEPT_WIDTHS, widths, strict=True))
     held = max(entering) + TEXT_TOKENS if config.recompute else 0
     held = held or sum(count + TEXT_TOKENS for count in entering)
-    beside = sizes.num_layers * TEXT_TOKENS * sizes.dims.hidden
-    return sizes.weights * BYTES + config.at_once * (held * kept + beside) * BYTES + WORKSPACE
+    beside = NUM_LAYERS * TEXT_TOKENS * LLAMA_7B.hidden
+    return WEIGHTS * BYTES + config.at_once * (held * kept + beside) * BYTES + WORKSPACE

@@ -101,7 +101,9 @@ class Responder:
                     yield from zip(batch, map(limits.cut, texts), strict=True)
 
     @torch.no_grad()
-    def losses(self, conversations: Sequence[list[Message]]) -> Iterator[tuple[int, float, bool]]:
+    def losses(
+        self, conversations: Sequence[list[Message]]
+    ) -> Iterator[tuple[int, tuple[float, bool]]]:
         """Give each conversation's number, its last answer's loss, and whether it is greedy.
 
         The loss is the negative log-likelihood, a mean over the answer's tokens.
@@ -117,7 +119,7 @@ class Responder:
             assert output.targets is not None
             hits = (output.logits.argmax(-1) == output.targets) | (output.targets == IGNORED)
             losses, greedy = sample_cross_entropy(output).tolist(), hits.all(dim=1).tolist()
-            yield from zip(batch, losses, greedy, strict=True)
+            yield from zip(batch, zip(losses, greedy, strict=True), strict=True)
 
     def _batches(self, messages: Mapping[int, list[Message]]) -> Iterator[dict[int, Item]]:
         items = {number: Item(x, (), None, str(number)) for number, x in messages.items()}

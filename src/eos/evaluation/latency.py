@@ -135,15 +135,11 @@ def measure(
     for name, schedule in schedules.items():
         bound = partial(bench.bound, [n + text_tokens for n in schedule[:-1]])
         tasks[name] = [partial(bench.generate, plans.get(name), decode_tokens), bound]
-    for name, plan in plans.items():
-        tasks[name].append(partial(bench.overhead, plan))
+        if name in plans:
+            tasks[name].append(partial(bench.overhead, plans[name]))
     samples = _interleaved(tasks, repeats, tick)
     full_ms = median(samples[FULL]["prefill_ms"])
-    counted = partial(_counted, backbone=backbone, text=text_tokens, batch=batch)
-    rows = tuple(
-        _row(name, counted(schedule), _measured(samples[name], full_ms))
-        for name, schedule in schedules.items()
-    )
+    row = partial(_row, backbone=backbone, text_tokens=text_tokens, batch=batch, full_ms=full_ms)
     return LatencyReport(
         model=model,
         num_layers=backbone.num_layers,
@@ -156,7 +152,7 @@ def measure(
         batch=batch,
         repeats=repeats,
         decode_tokens=decode_tokens,
-        rows=rows,
+        rows=tuple(row(name, schedules[name], samples[name]) for name in schedules),
     )
 
 
@@ -227,35 +223,36 @@ class _Bench:
         return encoded_prompt(self.backbone, self.prompt) if reads else self.prompt
 
 
-def _row(name: str, counted: dict[str, Any], measured: dict[str, Any]) -> Row:
-    exact = measured["kv_bytes"] == counted["kv_bytes_expected"]
-    return Row(name=name, kv_exact=exact, **counted, **measured)
-
-
-def _counted(schedule: list[int], *, backbone: Backbone, text: int, batch: int) -> dict[str, Any]:
-    """What a row has by count alone."""
-    dims, sizes = backbone.dims, {"tokens": visual_tokens(backbone), "text_tokens": text}
-    per_value = backbone.model.dtype.itemsize
-    held = kv_bytes(schedule, dims, text_tokens=text, bytes_per_value=per_value)
-    return {
-        "final_tokens": schedule[-1],
-        "mean_tokens": mean_tokens(schedule),
-        "flops_ratio": flops_ratio(schedule, dims, **sizes),
-        "kv_ratio": kv_bytes_ratio(schedule, dims, **sizes),
-        "kv_bytes_expected": batch * held,
-    }
-
-
-def _measured(samples: dict[str, list[float]], full_ms: float) -> dict[str, Any]:
-    """What a row has from its samples."""
-    return {
-        "overhead": 0.0,  # the full model has none
-        **{kind: median(values) for kind, values in samples.items()},
-        "kv_bytes": max(samples["kv_bytes"]),
-        "speedup": full_ms / median(samples["prefill_ms"]),
-        "over_bound": median(map(truediv, samples["prefill_ms"], samples["bound_ms"])),
-        "samples": samples,
-    }
+def _row(
+    name: str,
+    schedule: list[int],
+    samples: dict[str, list[float]],
+    *,
+    backbone: Backbone,
+    text_tokens: int,
+    batch: int,
+    full_ms: float,
+) -> Row:
+    dims, per_value = backbone.dims, backbone.model.dtype.itemsize
+    sizes = {"tokens": visual_tokens(backbone), "text_tokens": text_tokens}
+    expected = batch * kv_bytes(schedule, dims, text_tokens=text_tokens, bytes_per_value=per_value)
+    held = int(max(samples["kv_bytes"]))
+    times = {kind: median(samples[kind]) for kind in ("prefill_ms", "decode_ms", "bound_ms")}
+    return Row(
+        name=name,
+        final_tokens=schedule[-1],
+        mean_tokens=mean_tokens(schedule),
+        flops_ratio=flops_ratio(schedule, dims, **sizes),
+        kv_ratio=kv_bytes_ratio(schedule, dims, **sizes),
+        **times,
+        overhead=median(samples.get("overhead", [0.0])),  # the full model has none
+        speedup=full_ms / times["prefill_ms"],
+        over_bound=median(map(truediv, samples["prefill_ms"], samples["bound_ms"])),
+        kv_bytes=held,
+        kv_bytes_expected=expected,
+        kv_exact=held == expected,
+        samples=samples,
+    )
 
 
 def _check(backbone: Backbone, plans: Mapping[str, Plan], repeats: int, decode: int) -> None:

@@ -5,7 +5,7 @@ Of several processes the first appends to it, and each other one to a part of it
 which is dropped when the file is opened again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Ledger:
 
     def refresh(self) -> None:
         """Learn the predictions that were added to the file and its parts, by other processes."""
-        for path in self._files():
+        for path in [*([self.path] if self.path.exists() else []), *self._parts()]:
             start = self._read.get(path, 0)
             with path.open("rb") as file:
                 file.seek(start)
@@ -87,16 +87,12 @@ class Ledger:
     def arrange(self, runs: Sequence[str], families: Sequence[str]) -> None:
         """Make one file of all parts, in order: by run, family and question's number."""
         found = [self.of(run, family) for run in runs for family in families]
-        text = _text([own[number] for own in found for number in sorted(own)])
+        ordered = [own[number] for own in found for number in sorted(own)]
+        text = "".join(prediction.model_dump_json() + "\n" for prediction in ordered)
         if not self.path.exists() or self.path.read_bytes() != text.encode("utf-8"):
             write_atomically(self.path, text)
         for part in self._parts():
             part.unlink()
-
-    def _files(self) -> Iterator[Path]:
-        if self.path.exists():
-            yield self.path
-        yield from self._parts()
 
     def _parts(self) -> list[Path]:
         return sorted(self.path.parent.glob(_part(self.path, "*").name))
@@ -119,7 +115,3 @@ def _parsed(line: bytes, path: Path) -> Prediction:
             f"{path}, line {number}: expected a prediction, found {line[:60]!r}: "
             f"{describe(failure, Prediction)}. Delete the line and rerun to answer it again"
         ) from None
-
-
-def _text(predictions: Sequence[Prediction]) -> str:
-    return "".join(prediction.model_dump_json() + "\n" for prediction in predictions)

@@ -4,9 +4,8 @@ Tasks of images and text: generation by `EosChat`, or by `EosSimple` with ``--fo
 also scores given answers by their loss. Needs the package lmms_eval.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from lmms_eval.api.model import lmms  # type: ignore[import-not-found]  # an optional package
@@ -16,19 +15,15 @@ from eos.data.samples import Message
 from eos.engine.reduced import named_plan
 from eos.errors import ConfigError
 from eos.evaluation.answering import Answerer
-from eos.evaluation.harness import (
-    Request,
-    Responder,
-    read_limits,
-    read_messages,
-    user_turn,
-)
+from eos.evaluation.harness import Request, Responder, read_limits, read_messages, user_turn
 from eos.models.backbone import load_backbone
 from eos.models.processor import load_processor
 from eos.runs.processes import Processes
 
 IN_MEMORY = 1024  # requests whose images are held at once
 Given: TypeAlias = tuple[Any, ...]  # arguments of a request; its last are number, task and split
+Read = TypeVar("Read")
+Made = TypeVar("Made")
 
 
 class EosChat(lmms):  # type: ignore[misc]  # its base is unknown where lmms_eval is not installed
@@ -74,27 +69,14 @@ class EosChat(lmms):  # type: ignore[misc]  # its base is unknown where lmms_eva
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """Answer each request, greedily."""
-        found = [""] * len(requests)
-        with self._progress(len(requests)) as bar:
-            for start, piece in _pieces(requests):
-                for number, text in self.responder.texts([self._request(x) for x in piece]):
-                    found[start + number] = text
-                    bar.update()
-        return found
+        return self._collect(requests, self._request, self.responder.texts)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
         """Give the loss of each request's answer, and whether greedy decoding would write it.
 
         The loss is what lmms-eval's metrics expect: they take the choice of the least.
         """
-        found = [(0.0, False)] * len(requests)
-        with self._progress(len(requests)) as bar:
-            for start, piece in _pieces(requests):
-                conversations = [self._answered(x) for x in piece]
-                for number, loss, greedy in self.responder.losses(conversations):
-                    found[start + number] = loss, greedy
-                    bar.update()
-        return found
+        return self._collect(requests, self._answered, self.responder.losses)
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
         """Refuse: a later round may bring new images."""
@@ -103,8 +85,21 @@ class EosChat(lmms):  # type: ignore[misc]  # its base is unknown where lmms_eva
             "support. Leave the task out"
         )
 
-    def _progress(self, total: int) -> Any:
-        return tqdm(total=total, disable=self.rank != 0, desc="eos")
+    def _collect(
+        self,
+        requests: Sequence[Any],
+        read: Callable[[Given], Read],
+        respond: Callable[[list[Read]], Iterator[tuple[int, Made]]],
+    ) -> list[Made]:
+        """Respond to requests, as many at once as are held in memory; results in their order."""
+        found: dict[int, Made] = {}
+        with tqdm(total=len(requests), disable=self.rank != 0, desc="eos") as bar:
+            for start in range(0, len(requests), IN_MEMORY):
+                given = [read(x.args) for x in requests[start : start + IN_MEMORY]]
+                for number, made in respond(given):
+                    found[start + number] = made
+                    bar.update()
+        return [found[number] for number in range(len(requests))]
 
     def _doc(self, given: Given) -> tuple[Any, str]:
         number, task, split = given[3:]
@@ -132,12 +127,3 @@ class EosSimple(EosChat):
         doc, where = self._doc(given)
         context, options, to_images = given[:3]
         return Request(user_turn(context, to_images(doc) or (), where=where), read_limits(options))
-
-
-def _pieces(requests: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
-    """Cut requests into what is held in memory at once, with the number of the first."""
-    rest = iter([request.args for request in requests])
-    start = 0
-    while piece := list(islice(rest, IN_MEMORY)):
-        yield start, piece
-        start += len(piece)

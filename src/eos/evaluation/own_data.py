@@ -7,14 +7,13 @@ drawn by the seed; those that cannot be used are skipped and counted.
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from eos.data.order import first_choice
+from eos.data.order import permutation
 from eos.data.samples import Sample, Skipped, Source, UnusableError
 from eos.data.settings import DataConfig
-from eos.data.sources import as_source
+from eos.data.sources import open_source
 from eos.errors import ConfigError, DataError
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.benchmarks.task import benchmark_task
@@ -67,21 +66,6 @@ def _occurs(part: list[str], whole: list[str]) -> bool:
     return bool(part) and any(whole[at : at + len(part)] == part for at in starts)
 
 
-@dataclass(frozen=True)
-class DrawnSamples:
-    """Which samples of a source are the questions.
-
-    Attributes:
-        indices: of the samples, by the number of the question.
-        skipped: those that could not be used on the way.
-        digest: of their texts, images and answers.
-    """
-
-    indices: tuple[int, ...]
-    skipped: tuple[Skipped, ...]
-    digest: str
-
-
 def choose_task(
     task: str | None,
     split: str | None,
@@ -124,9 +108,8 @@ def own_task(data: Source | DataConfig, *, metric: MetricName, limit: int, seed:
     """
     if metric not in METRICS:
         raise ConfigError(f"expected a metric of {', '.join(METRICS)}; found {metric!r}")
-    source = as_source(data)
-    drawn = draw_samples(source, limit=limit, seed=seed)
-    indices = drawn.indices
+    source = open_source(data)
+    indices, skipped, digest = draw_samples(source, limit=limit, seed=seed)
 
     def item(split: str, family: str, *, number: int, seed: int) -> Item:
         return item_of(source.sample(indices[number]))
@@ -137,7 +120,7 @@ def own_task(data: Source | DataConfig, *, metric: MetricName, limit: int, seed:
         what="Conversations of one's own; the last answer is the reference.",
         note=(
             f"Data: {source.describe()}; {len(indices)} of {len(source)} samples, "
-            f"{len(drawn.skipped)} unusable ones skipped. Score {metric!r}: {rule}; case, blanks "
+            f"{len(skipped)} unusable ones skipped. Score {metric!r}: {rule}; case, blanks "
             "and punctuation do not count."
         ),
         families={metric: TaskFamily(GROUP, sizes={SPLIT: len(indices)})},
@@ -145,20 +128,24 @@ def own_task(data: Source | DataConfig, *, metric: MetricName, limit: int, seed:
         item=item,
         metric=METRICS[metric],
         spare_tokens=SPARE_TOKENS,
-        data=f"{source.describe()} {drawn.digest}",
-        skipped=drawn.skipped,
+        data=f"{source.describe()} {digest}",
+        skipped=tuple(skipped),
     )
 
 
-def draw_samples(source: Source, *, limit: int, seed: int) -> DrawnSamples:
-    """Draw up to ``limit`` usable samples, all of them if there are no more."""
+def draw_samples(source: Source, *, limit: int, seed: int) -> tuple[list[int], list[Skipped], str]:
+    """Draw up to ``limit`` usable samples, all of them if there are no more.
+
+    Returns:
+        The samples' indices, those that could not be used on the way, and a digest of texts,
+        images and answers.
+    """
     indices: list[int] = []
     skipped: list[Skipped] = []
-    digest, size = hashlib.sha256(), len(source)
-    for place in range(size):
+    digest = hashlib.sha256()
+    for index in permutation(len(source), seed=seed):
         if len(indices) >= limit:
             break
-        index = first_choice(size, seed=seed, step=0, slot=place, batch=size)
         try:
             item = item_of(source.sample(index))
         except UnusableError as failure:
@@ -173,7 +160,7 @@ def draw_samples(source: Source, *, limit: int, seed: int) -> DrawnSamples:
             f"expected at least {LEAST} usable samples in {source.describe()}, for a standard "
             f"error; found {len(indices)}" + (f". Skipped, such as: {reasons}" if reasons else "")
         )
-    return DrawnSamples(tuple(indices), tuple(skipped), digest.hexdigest()[:16])
+    return indices, skipped, digest.hexdigest()[:16]
 
 
 def item_of(sample: Sample) -> Item:

@@ -4,7 +4,7 @@ All tables share one evaluation folder for each benchmark: a plan that two of th
 questions once. A table is a choice of its rows and columns.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
@@ -154,8 +154,8 @@ def choose_rows(overall: Overall, table: PaperTable) -> Overall:
     return overall.model_copy(update={"rows": tuple(known[name] for name in table.rows)})
 
 
-def all_searches(tables: Sequence[PaperTable]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """List the searches of several tables, each once; one name has one meaning."""
+def all_searches(tables: Iterable[PaperTable]) -> dict[str, tuple[str, ...]]:
+    """Give the arguments of all searches of several tables; one name has one meaning."""
     found: dict[str, tuple[str, ...]] = {}
     for table in tables:
         for name, arguments in table.searches.items():
@@ -164,7 +164,7 @@ def all_searches(tables: Sequence[PaperTable]) -> Iterator[tuple[str, tuple[str,
                     f"expected the search {name!r} as in an earlier table, "
                     f"{' '.join(found[name])}; found {' '.join(arguments)}"
                 )
-    yield from found.items()
+    return found
 
 
 ORDER = ("reproduce", "main", "low", "budgets", "placement")

@@ -4,19 +4,54 @@ Each run's accuracies with standard errors, beside the full model's on the same 
 without torch, which reports need not have.
 """
 
+from collections.abc import Mapping, Sequence
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from eos.config import Artifact
+from eos.config import Artifact, Frozen
 from eos.errors import ConfigError
-from eos.evaluation.estimates import Score, write_accuracy, write_difference, write_interval
-from eos.evaluation.rows import FamilyInfo, ResultRow
+from eos.evaluation.estimates import (
+    Score,
+    macro,
+    score,
+    write_accuracy,
+    write_difference,
+    write_interval,
+)
+from eos.evaluation.totals import Total
+from eos.space.expected import Expected
 from eos.tables import text_table
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # an optional package
+
+
+class FamilyInfo(Frozen):
+    """A family of questions: group, what it imitates, how many, and what guessing would give.
+
+    The chance level is in points of 100; None if it is unknown.
+    """
+
+    group: str
+    imitates: str
+    n: int
+    chance: float | None
+
+
+class ResultRow(Frozen):
+    """One run: what it costs, and how well it answers; groups and average are over families.
+
+    Totals are a benchmark's own figures, such as F1 or MME's points; the first is the published.
+    """
+
+    name: str
+    cost: Expected
+    families: dict[str, Score]
+    groups: dict[str, Score]
+    average: Score
+    totals: dict[str, Total] = Field(default_factory=dict)
 
 
 class Results(Artifact):
@@ -93,6 +128,32 @@ class Results(Artifact):
             for row in self.rows
         ]
         return [text_table(["run", *names], rows)] if names else []
+
+
+def make_row(
+    name: str,
+    cost: Expected,
+    *,
+    scores: Mapping[str, Sequence[float]],
+    full: Mapping[str, Sequence[float]] | None,
+    families: Mapping[str, FamilyInfo],
+    totals: Mapping[str, Total] | None = None,
+) -> ResultRow:
+    """Average a run's scores by family, group and in all; ``full`` is what they are compared to."""
+    found = {
+        family: score(own, None if full is None else full[family]) for family, own in scores.items()
+    }
+    groups: dict[str, list[Score]] = {}
+    for family, info in families.items():
+        groups.setdefault(info.group, []).append(found[family])
+    return ResultRow(
+        name=name,
+        cost=cost,
+        families=found,
+        groups={group: macro(own) for group, own in groups.items()},
+        average=macro(list(found.values())),
+        totals=dict(totals or {}),
+    )
 
 
 PRINTED = ("run", "final", "FLOPs", "accuracy", "difference", "95% interval")

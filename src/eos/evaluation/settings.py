@@ -3,7 +3,6 @@
 A folder belongs to one backbone and one set of questions. A rerun resumes it and may add plans.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +49,11 @@ def join_folder(settings: Settings, folder: Path) -> Settings:
     path = folder / "config.json"
     if path.exists():
         before = Settings.load(path)
-        changed = _changed(before.plans, settings.plans)
+        changed = [
+            f"expected the plan {name!r} unchanged; found another of that name"
+            for name, plan in settings.plans.items()
+            if before.plans.get(name, plan) != plan
+        ]
         check_same(folder, before.identity, settings.identity, what="evaluation", problems=changed)
         settings = settings.model_copy(update={"plans": {**before.plans, **settings.plans}})
     elif (folder / "predictions.jsonl").exists():
@@ -59,11 +62,3 @@ def join_folder(settings: Settings, folder: Path) -> Settings:
             "questions are unknown. Use another folder"
         )
     return settings
-
-
-def _changed(before: Mapping[str, Plan], now: Mapping[str, Plan]) -> list[str]:
-    return [
-        f"expected the plan {name!r} unchanged; found another of that name"
-        for name in now
-        if name in before and before[name] != now[name]
-    ]

@@ -148,9 +148,11 @@ class _Place:
     def theta(self) -> Theta:
         """Write the same as Θ with one free entry, c of this layer."""
         tokens = self.comparison.visual_tokens
-        deployment = Deployment(score=self.comparison.score)
-        sizes = {"visual_tokens": tokens, "deployment": deployment}
-        theta = Theta(self.comparison.backbone.num_layers, **sizes)  # type: ignore[arg-type]
+        theta = Theta(
+            self.comparison.backbone.num_layers,
+            visual_tokens=tokens,
+            deployment=Deployment(score=self.comparison.score),
+        )
         theta.fix("g", 0.0).fix("g", 1.0, layers=[self.layer])
         theta.fix("gamma", 0.0).fix("rho", 0.0).fix("nu", 0.0).fix("tau", 1.0).fix("theta", 0.0)
         return theta.set("c", 1.0 - self.keep / tokens)

@@ -8,8 +8,7 @@ from typing import Any
 
 from eos.errors import ConfigError
 from eos.evaluation.ledger import Ledger
-from eos.evaluation.results import Results
-from eos.evaluation.rows import FamilyInfo, make_row
+from eos.evaluation.results import FamilyInfo, Results, make_row
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.runs.identity import check_same

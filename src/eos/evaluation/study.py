@@ -15,7 +15,7 @@ from typing_extensions import Self
 from eos.config import Artifact, ProblemsError
 from eos.errors import ConfigError
 from eos.evaluation.estimates import Difference, macro, score
-from eos.evaluation.rows import FamilyInfo, ResultRow
+from eos.evaluation.results import FamilyInfo, ResultRow
 
 FULL_ROW = "full"  # name and method of the full model's row
 NUMBERS = re.compile(r"\[\s+([-+.\dEe]+(?:,\s+[-+.\dEe]+)*)\s+\]")

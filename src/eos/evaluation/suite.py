@@ -5,6 +5,7 @@ or plans of the same name. ``out/overall.json`` holds the table.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -90,7 +91,7 @@ def evaluate_benchmarks(
     loaded = backbone if isinstance(backbone, Backbone) else load_backbone(locate(backbone))
     results: dict[str, Results] = {}
     for name in names:
-        own = None if watch is None else _watching(watch, name)
+        own = None if watch is None else partial(watch, name)
         place = Path(out) / name
         results[name] = evaluate(
             loaded, given, out=place, task=name, data=data, watch=own, **options
@@ -99,7 +100,3 @@ def evaluate_benchmarks(
     if Processes().main:
         overall.save(Path(out) / "overall.json")
     return overall
-
-
-def _watching(watch: SuiteWatch, name: str) -> Callable[[int, int], None]:
-    return lambda done, total: watch(name, done, total)

@@ -6,8 +6,7 @@ from statistics import fmean
 
 from eos.estimates import DIGITS
 from eos.evaluation.ledger import Ledger, Prediction
-from eos.evaluation.results import Results
-from eos.evaluation.rows import FamilyInfo, make_row
+from eos.evaluation.results import FamilyInfo, Results, make_row
 from eos.evaluation.settings import FULL, Settings
 from eos.evaluation.tasks import Task
 from eos.space.plan import Plan

@@ -96,7 +96,7 @@ def check_limits() -> tuple[list[Check], int]:
             dtype=str(dtype).removeprefix("torch."),
             cases=len(gaps),
             discrepancy=max(gaps),
-            tolerance=_limit_tolerance(corner, dtype),
+            tolerance=0.0 if corner == "prune" else LIMIT_TOLERANCE[dtype],
         )
         for (corner, dtype), gaps in worst.items()
     ]
@@ -136,10 +136,6 @@ def nearly_tied(anchors: Tensor, candidates: Tensor) -> bool:
     unit = torch.nn.functional.normalize
     best = (unit(candidates, dim=-1) @ unit(anchors, dim=-1).mT).topk(2, dim=-1).values
     return bool(((best[:, 0] - best[:, 1]) < NEAR_TIE).any())
-
-
-def _limit_tolerance(corner: str, dtype: torch.dtype) -> float:
-    return 0.0 if corner == "prune" else LIMIT_TOLERANCE[dtype]
 
 
 def _gap(left: Tensor, right: Tensor) -> float:

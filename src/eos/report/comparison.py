@@ -9,7 +9,7 @@ from statistics import fmean
 
 from eos.errors import ConfigError
 from eos.evaluation.estimates import Difference, Score, macro, score, signed, write_accuracy
-from eos.evaluation.rows import FamilyInfo, ResultRow
+from eos.evaluation.results import FamilyInfo, ResultRow
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.reproduction import Reproduction, by_setting, describe_differences, join, setting
 from eos.report.sheet import Block, SheetCell, code, plain

@@ -12,8 +12,7 @@ from eos.evaluation.estimates import (
     write_difference,
     write_interval,
 )
-from eos.evaluation.results import Results
-from eos.evaluation.rows import ResultRow
+from eos.evaluation.results import ResultRow, Results
 from eos.report.layout import Cell, Grid, show_grid
 
 COSTS = ("final", "mean", "FLOPs")

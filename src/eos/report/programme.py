@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eos.evaluation.reproduction import Trajectory
-from eos.evaluation.results import Results
-from eos.evaluation.rows import ResultRow
+from eos.evaluation.results import ResultRow, Results
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.evaluation import markdown
 from eos.report.search import OPERATOR_COLUMNS, regime_rows

@@ -8,7 +8,7 @@ from eos.data.batches import Reader
 from eos.data.order import held_out
 from eos.data.samples import Source, Subset
 from eos.data.settings import DataConfig, WorldData
-from eos.data.sources import as_source
+from eos.data.sources import open_source
 from eos.errors import ConfigError
 from eos.models.backbone import Backbone
 from eos.models.processor import Processor, fingerprint, load_processor
@@ -75,12 +75,12 @@ def pick_sources(
     data: Source | DataConfig, validation: Source | DataConfig | None, config: SearchConfig
 ) -> tuple[Source, Source]:
     """Open what to learn from and what to validate with; they share no sample."""
-    source = as_source(data)
+    source = open_source(data)
     chosen = config.validation.data if validation is None else validation
     if chosen is None and isinstance(data, WorldData):
         chosen = data.model_copy(update={"split": "validation"})
     if chosen is not None:
-        return source, as_source(chosen)
+        return source, open_source(chosen)
     learnt, held = held_out(len(source), config.held_out_samples, seed=config.seed)
     return Subset(source, learnt, f"all but {len(held)}"), Subset(source, held, f"{len(held)}")
 

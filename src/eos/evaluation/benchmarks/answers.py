@@ -37,7 +37,7 @@ def option_of(text: str, question: Query) -> str | None:
     return chosen_option(text, question.options or "ABCD")
 
 
-def yes_no_of(text: str, question: Query | None = None) -> str | None:
+def yes_no_of(text: str) -> str | None:
     """Recognise yes or no in the first sentence; "no" and "not" come before "yes".
 
     >>> yes_no_of("No, it is not."), yes_no_of("Yes."), yes_no_of("a dog")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from eos.data.order import first_choice
+from eos.data.order import permutation
 from eos.data.samples import Skipped, UnusableError, load_image
 from eos.errors import ConfigError, DataError
 from eos.evaluation.benchmarks.files import BROKEN, INCOMPLETE
@@ -50,9 +50,7 @@ def load(benchmark: Benchmark, folder: Path | None, *, limit: int | None, seed: 
         own = [question for question in found if question.family == family]
         clusters = list(_clusters(own, benchmark.together, skipped))
         if limit is not None and limit < len(own):
-            size = len(clusters)
-            order = (first_choice(size, seed=seed, step=0, slot=x, batch=size) for x in range(size))
-            clusters = [clusters[place] for place in order]
+            clusters = [clusters[place] for place in permutation(len(clusters), seed=seed)]
         kept = _usable(clusters, len(own) if limit is None else limit, skipped, digest)
         if kept:
             chosen[family] = kept
@@ -153,14 +151,13 @@ def _usable(
     left = iter(clusters)
     with ThreadPoolExecutor() as pool:
         while block := list(islice(left, limit - len(kept))):
-            for cluster, marks in zip(block, pool.map(_marks, block), strict=True):
+            marked = pool.map(lambda cluster: [_mark(x) for x in cluster], block)
+            for cluster, marks in zip(block, marked, strict=True):
                 bad = {x.id: x for x in marks if isinstance(x, Skipped)}
                 if bad:
                     skipped += bad.values()
-                    rest = [x.id for x in cluster if x.id not in bad]
-                    skipped += [
-                        Skipped(x, "another of its group is unusable", PARTIAL) for x in rest
-                    ]
+                    reason = "another of its group is unusable"
+                    skipped += [Skipped(x.id, reason, PARTIAL) for x in cluster if x.id not in bad]
                 elif not kept and len(cluster) > limit:
                     raise ConfigError(
                         f"expected a limit of at least {len(cluster)}, since so many questions "
@@ -174,12 +171,8 @@ def _usable(
     return kept
 
 
-def _marks(cluster: Sequence[Query]) -> list[str | Skipped]:
-    """Give a digest of each question, or why it cannot be used."""
-    return [_mark(question) for question in cluster]
-
-
 def _mark(question: Query) -> str | Skipped:
+    """Give a digest of a question, or why it cannot be used."""
     try:
         data = question.image()
         load_image(data, where=question.id)

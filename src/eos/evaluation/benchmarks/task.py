@@ -1,12 +1,12 @@
 """A benchmark as a task: its questions with prompts, its metric, its figures."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from eos.data.samples import load_image
 from eos.errors import ConfigError
-from eos.evaluation.benchmarks.loading import Loaded, load
+from eos.evaluation.benchmarks.loading import load
 from eos.evaluation.benchmarks.prompts import STYLES
 from eos.evaluation.benchmarks.questions import Benchmark, Query, Reply
 from eos.evaluation.ledger import Prediction
@@ -41,6 +41,7 @@ def benchmark_task(
         raise ConfigError(f"expected a limit of at least {LEAST}; found {limit}")
     loaded = load(benchmark, None if folder is None else Path(folder), limit=limit, seed=seed)
     count = sum(map(len, loaded.questions.values()))
+    questions = _Questions(benchmark, loaded.questions, prompts)
     return Task(
         name=benchmark.name,
         what=benchmark.what,
@@ -53,63 +54,57 @@ def benchmark_task(
             for name, own in loaded.questions.items()
         },
         splits=(benchmark.split,),
-        item=partial(_item, benchmark, loaded, prompts),
+        item=questions.item,
         metric=_no_metric,
         max_new_tokens=benchmark.max_new_tokens,
         data=f"{benchmark.name} {prompts} {loaded.digest}",
         skipped=loaded.skipped,
-        totals=partial(_totals, benchmark, loaded),
+        totals=questions.totals,
         in_memory=IN_MEMORY,
     )
 
 
-def _item(
-    benchmark: Benchmark,
-    loaded: Loaded,
-    prompts: str,
-    split: str,
-    family: str,
-    *,
-    number: int,
-    seed: int,
-) -> Item:
-    question = loaded.questions[family][number]
-    image = load_image(question.image(), where=question.id)
-    parts = [
-        {"type": "image", "image": image},
-        {"type": "text", "text": benchmark.prompt(question, prompts)},
-    ]
-    messages = [{"role": "user", "content": parts}]
-    metric = partial(_score, benchmark, question)
-    return Item(messages, question.answers, None, question.id, metric)
+@dataclass(frozen=True)
+class _Questions:
+    """A benchmark's questions by family, and the style of its prompts."""
 
+    benchmark: Benchmark
+    questions: Mapping[str, Sequence[Query]]
+    style: str
 
-def _score(benchmark: Benchmark, question: Query, prediction: str, _: Sequence[str]) -> float:
-    return benchmark.score(prediction, question)
+    def item(self, split: str, family: str, *, number: int, seed: int) -> Item:
+        """Make question ``number`` of a family, with a metric of its own."""
+        question = self.questions[family][number]
+        image = load_image(question.image(), where=question.id)
+        parts = [
+            {"type": "image", "image": image},
+            {"type": "text", "text": self.benchmark.prompt(question, self.style)},
+        ]
+
+        def score(prediction: str, answers: Sequence[str]) -> float:
+            return self.benchmark.score(prediction, question)
+
+        messages = [{"role": "user", "content": parts}]
+        return Item(messages, question.answers, None, question.id, score)
+
+    def totals(
+        self,
+        own: Mapping[str, Sequence[Prediction]],
+        full: Mapping[str, Sequence[Prediction]] | None,
+    ) -> dict[str, Total]:
+        """Estimate the benchmark's figures from a run's predictions by family, in order."""
+        sums = [self._sums(x) for x in (own, full) if x is not None]
+        return totals(self.benchmark.figures, list(own), *sums)
+
+    def _sums(self, predictions: Mapping[str, Sequence[Prediction]]) -> Sums:
+        groups: dict[tuple[str, str], list[Reply]] = {}
+        for family, found in predictions.items():
+            for question, said in zip(self.questions[family], found, strict=True):
+                reply = Reply(question, said.prediction, said.score)
+                groups.setdefault((question.cluster, family), []).append(reply)
+        columns = {key: self.benchmark.columns(group) for key, group in groups.items()}
+        return sums_of(columns, list(predictions))
 
 
 def _no_metric(prediction: str, answers: Sequence[str]) -> float:
     raise AssertionError("each question has its own metric")
-
-
-def _totals(
-    benchmark: Benchmark,
-    loaded: Loaded,
-    own: Mapping[str, Sequence[Prediction]],
-    full: Mapping[str, Sequence[Prediction]] | None,
-) -> dict[str, Total]:
-    """Estimate a benchmark's figures from a run's predictions by family, in order."""
-    sums = [_sums(benchmark, loaded, x) for x in (own, full) if x is not None]
-    return totals(benchmark.figures, list(own), *sums)
-
-
-def _sums(
-    benchmark: Benchmark, loaded: Loaded, predictions: Mapping[str, Sequence[Prediction]]
-) -> Sums:
-    groups: dict[tuple[str, str], list[Reply]] = {}
-    for family, found in predictions.items():
-        for question, said in zip(loaded.questions[family], found, strict=True):
-            answered = Reply(question, said.prediction, said.score)
-            groups.setdefault((question.cluster, family), []).append(answered)
-    columns = {key: benchmark.columns(group) for key, group in groups.items()}
-    return sums_of(columns, list(predictions))

@@ -7,8 +7,7 @@ the layer, its colour what the last step did with the others.
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eos.evaluation.results import Results
-from eos.evaluation.rows import ResultRow
+from eos.evaluation.results import ResultRow, Results
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import budget_of
 from eos.report.drawing import (

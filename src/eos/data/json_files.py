@@ -1,4 +1,4 @@
-"""JSON arrays larger than memory: their entries one by one, each with its place in the file."""
+"""JSON files: as a whole with a digest, or arrays larger than memory entry by entry."""
 
 import codecs
 import hashlib
@@ -14,6 +14,17 @@ CHUNK = 1 << 20  # bytes read at once
 LONGEST = 1 << 26  # characters of an entry; what does not parse before that is refused
 BLANKS = re.compile(r"[ \t\r\n]*")
 BytesWatch: TypeAlias = Callable[[int], None]
+
+
+def read_json(path: Path) -> tuple[Any, str]:
+    """Read a whole file, and give the sha256 of its bytes, too."""
+    try:
+        data = path.read_bytes()
+        return json.loads(data), hashlib.sha256(data).hexdigest()
+    except OSError as failure:
+        raise DataError(f"cannot read {path}: {failure.strerror}") from None
+    except ValueError as failure:
+        raise DataError(f"{path} is not JSON: {failure}") from None
 
 
 class Place(NamedTuple):
