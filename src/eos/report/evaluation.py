@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from eos.evaluation.estimates import (
@@ -14,7 +13,7 @@ from eos.evaluation.estimates import (
 )
 from eos.evaluation.results import Results
 from eos.evaluation.rows import ResultRow
-from eos.report.layout import Cell, Grid, show_grid
+from eos.report.layout import Cell, Grid, show
 
 COSTS = ("final", "mean", "FLOPs")
 DIFFERENCE, INTERVAL = "difference to full", "95%"
@@ -39,12 +38,8 @@ def caption(results: Results) -> list[str]:
 
 def show_evaluation(results: Results, *, width: int | None = None) -> None:
     """Print a table for each group of families, one of averages and costs, and the caption."""
-    console = Console(width=width)
-    for group in _groups(results):
-        show_grid(console, _group_grid(results, group))
-    show_grid(console, summary_grid(results))
-    for paragraph in caption(results):
-        console.print(paragraph, highlight=False, markup=False)
+    groups = [_group_grid(results, group) for group in _groups(results)]
+    show([*groups, summary_grid(results), *caption(results)], width=width)
 
 
 def markdown(results: Results) -> str:

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-from rich.console import Console
-
 from eos.evaluation.agreement import Agreement
 from eos.evaluation.fidelity import Fidelity, Level
 from eos.evaluation.slopes import STEP, Measured
-from eos.report.layout import Grid, show_grid
+from eos.report.layout import Grid, show
 from eos.tables import markdown_table
 
 
@@ -22,12 +20,8 @@ def markdown(found: Fidelity) -> str:
 
 def show_fidelity(found: Fidelity, *, width: int | None = None) -> None:
     """Print the same tables within a width."""
-    console = Console(width=width)
-    for part in parts(found):
-        if isinstance(part, str):
-            console.print(part.replace("*", "").replace("`", ""), highlight=False, markup=False)
-        else:
-            show_grid(console, part)
+    unmarked = str.maketrans("", "", "*`")
+    show((x.translate(unmarked) if isinstance(x, str) else x for x in parts(found)), width=width)
 
 
 def parts(found: Fidelity) -> Iterator[str | Grid]:

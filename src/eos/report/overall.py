@@ -1,11 +1,9 @@
 """The table of several benchmarks: a row a run, a column a benchmark, the paper's average."""
 
-from rich.console import Console
-
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.overall import Overall, OverallRow
 from eos.evaluation.totals import Total
-from eos.report.layout import Grid, show_grid
+from eos.report.layout import Grid, show
 from eos.tables import markdown_table
 
 COSTS = ("final", "mean", "FLOPs")
@@ -13,11 +11,9 @@ COSTS = ("final", "mean", "FLOPs")
 
 def show_overall(overall: Overall, *, width: int | None = None) -> None:
     """Print the table and what a reader must know."""
-    console = Console(width=width)
     rows = [_cells(overall, row) for row in overall.rows]
-    show_grid(console, Grid(_head(overall), rows, title="benchmarks", lines_after=(0,)))
-    for paragraph in caption(overall):
-        console.print(paragraph, highlight=False, markup=False)
+    grid = Grid(_head(overall), rows, title="benchmarks", lines_after=(0,))
+    show([grid, *caption(overall)], width=width)
 
 
 def overall_markdown(overall: Overall) -> str:
