@@ -16,6 +16,7 @@ from eos.report.sheet import Sheet, file_name, latex, markdown
 from eos.report.summary import summary_page
 from eos.report.tables.studies import any_study, plain_results
 from eos.runs.files import check_folder, write_atomically
+from eos.tables import markdown_table
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,14 @@ def index_page(report: Report, notes: Sequence[str] = ()) -> str:
     """List what was made, what is missing, and what was measured, as Markdown."""
     lines = ["# Tables and figures", ""]
     for title, made in {"Tables": report.tables, "Figures": report.figures}.items():
-        lines += [f"## {title}", "", "| label | what | files |", "|---|---|---|"]
+        rows = []
         for each in made:
             paths = [path.relative_to(report.out).as_posix() for path in each.files]
             links = [f"[{path.rpartition('.')[2]}]({path})" for path in paths]
             files = ", ".join(links) or f"*not made*: {each.missing}"
-            lines.append(f"| `{each.label}` | {each.title} | {files} |")
-        lines.append("")
+            rows.append([f"`{each.label}`", each.title, files])
+        table = markdown_table(["label", "what", "files"], rows, align="lll")
+        lines += [f"## {title}", "", table, ""]
     missing = ", ".join(f"`{each.label}`" for each in report.missing) or "nothing"
     lines += [f"Missing: {missing}.", ""]
     for note in notes:

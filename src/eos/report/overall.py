@@ -20,7 +20,7 @@ def overall_markdown(overall: Overall) -> str:
     """Write the table as Markdown."""
     rows = [_cells(overall, row) for row in overall.rows]
     named = [[f"`{cells[0]}`", *cells[1:]] for cells in rows]
-    return "\n".join([*markdown_table(_head(overall), named), "", *caption(overall), ""])
+    return "\n".join([markdown_table(_head(overall), named), "", *caption(overall), ""])
 
 
 def caption(overall: Overall) -> list[str]:

@@ -88,9 +88,7 @@ def markdown(sheet: Sheet) -> str:
         rows = [[_markdown_cell(cell) for cell in row] for row in block.rows]
         heads = [_escape_markdown(head) for head in sheet.heads]
         heading = [f"**{_escape_markdown(block.heading)}**", ""] if block.heading else []
-        first, _, *others = markdown_table(heads, rows)
-        ruler = "".join("---|" if column == "l" else "---:|" for column in sheet.columns)
-        lines += [*heading, first, f"|{ruler}", *others, ""]
+        lines += [*heading, markdown_table(heads, rows, align=sheet.columns), ""]
     for note in sheet.notes:
         lines += [_escape_markdown(note), ""]
     return "\n".join(lines)

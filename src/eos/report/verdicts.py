@@ -17,6 +17,7 @@ from eos.report.comparison import budget_of, budgets_of
 from eos.report.page_text import SEARCHED, prior_within
 from eos.report.plans import GREEK, PlanView
 from eos.report.reproduction import Reproduction
+from eos.tables import markdown_table
 
 SLIGHT = 1.0  # points that count as equal in practice
 NEAR = 1  # layers from the found one that count as its neighbourhood
@@ -50,12 +51,12 @@ def verdicts(reproduction: Reproduction) -> list[Verdict]:
 
 def as_markdown(found: Sequence[Verdict]) -> str:
     """Write verdicts as a table, and name the claims that have none."""
-    lines = ["| claim | verdict | numbers |", "|---|---|---|"]
-    lines += [f"| {own.claim} | **{WORDS[own.holds]}** | {own.text} |" for own in found]
+    rows = [[own.claim, f"**{WORDS[own.holds]}**", own.text] for own in found]
+    text = markdown_table(["claim", "verdict", "numbers"], rows, align="lll") + "\n"
     missing = [claim for claim in CLAIMS if claim not in {own.claim for own in found}]
     if missing:
-        lines += ["", f"Not judged, since their studies are missing: {'; '.join(missing)}."]
-    return "\n".join(lines) + "\n"
+        text += f"\nNot judged, since their studies are missing: {'; '.join(missing)}.\n"
+    return text
 
 
 def corners(reproduction: Reproduction) -> Finding | None:
