@@ -9,7 +9,8 @@ from statistics import fmean
 
 from eos.errors import ConfigError
 from eos.evaluation.estimates import Difference, Score, macro, score, signed, write_accuracy
-from eos.evaluation.rows import FamilyInfo, ResultRow
+from eos.evaluation.results import Results
+from eos.evaluation.rows import ResultRow
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.reproduction import Reproduction, by_setting, describe_differences, join, setting
 from eos.report.sheet import Block, SheetCell, code, plain
@@ -132,13 +133,10 @@ def method_name(row: ResultRow) -> SheetCell:
 def standing_for(study: Study, benchmark: str) -> str | None:
     """Find the family that is a benchmark, or imitates it; None if there is none."""
     for name, info in study.families.items():
-        if benchmark.lower() in [name.lower(), *(x.strip().lower() for x in _imitated(info))]:
+        known = [name, *info.imitates.split(",")]
+        if benchmark.lower() in [other.strip().lower() for other in known]:
             return name
     return None
-
-
-def _imitated(info: FamilyInfo) -> list[str]:
-    return info.imitates.split(",")
 
 
 def shown_families(study: Study, benchmarks: Sequence[str]) -> list[str]:
@@ -147,7 +145,12 @@ def shown_families(study: Study, benchmarks: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found)) or list(study.families)[: len(benchmarks)]
 
 
-def family_title(study: Study, name: str) -> str:
+def members_of(study: Study | Results, group: str) -> list[str]:
+    """List the families of a group."""
+    return [name for name, info in study.families.items() if info.group == group]
+
+
+def family_title(study: Study | Results, name: str) -> str:
     """Write a family with what it imitates."""
     imitates = study.families[name].imitates
     return f"{name} (after {imitates})" if imitates else name

@@ -3,10 +3,9 @@
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.overall import Overall, OverallRow
 from eos.evaluation.totals import Total
+from eos.report.evaluation import COSTS, costs
 from eos.report.layout import Grid, show
 from eos.tables import markdown_table
-
-COSTS = ("final", "mean", "FLOPs")
 
 
 def show_overall(overall: Overall, *, width: int | None = None) -> None:
@@ -49,11 +48,10 @@ def _head(overall: Overall) -> list[str]:
 
 
 def _cells(overall: Overall, row: OverallRow) -> list[str]:
-    cost, mean = row.cost, row.average
-    costs = [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
+    mean = row.average
     scores = [_write(row.scores[name], BENCHMARKS[name].points) for name in overall.questions]
     average = "-" if mean is None else f"{mean.mean:.2f} ± {mean.stderr:.2f}"
-    return [row.name, *costs, *scores, average]
+    return [row.name, *costs(row), *scores, average]
 
 
 def _write(total: Total, points: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eos.evaluation.estimates import write_accuracy, write_difference, write_interval
-from eos.evaluation.results import Results
+from eos.evaluation.results import WRITTEN, Results
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import (
     BOLD_RULE,
@@ -16,6 +16,7 @@ from eos.report.comparison import (
     cost_cells,
     difference_cell,
     family_title,
+    members_of,
     notes_of,
     score_cells_by_name,
     shown_families,
@@ -166,9 +167,8 @@ def any_study(study_group: Sequence[Study], label: str) -> Sheet:
     heads = ["run", *factors, *COST_HEADS, *groups, "average", "difference to full", "95%"]
 
     def blocks(own: Study) -> list[Block]:
-        columns = {group: _members(own, group) for group in groups} | {
-            "average": list(own.families)
-        }
+        columns = {group: members_of(own, group) for group in groups}
+        columns["average"] = list(own.families)
         scores = score_cells_by_name(own, columns)
         return [Block("", [cells(row, scores[row.name]) for row in own.rows])]
 
@@ -179,10 +179,6 @@ def any_study(study_group: Sequence[Study], label: str) -> Sheet:
 
     notes = [*notes_of(study_group), BOLD_RULE]
     return Sheet(label, study.title, heads, blocks_by_setting(study_group, blocks), notes=notes)
-
-
-def _members(study: Study, group: str) -> list[str]:
-    return [name for name, info in study.families.items() if info.group == group]
 
 
 def _factor(row: StudyRow, key: str) -> str:
@@ -204,10 +200,7 @@ def plain_results(results: Results, label: str) -> Sheet:
     rows = [
         [code(row.name), plain(str(row.cost.final_tokens)), *cost_cells(row)]
         + [plain(write_accuracy(row.families[name])) for name in results.families]
-        + [
-            plain(write(row.average))
-            for write in (write_accuracy, write_difference, write_interval)
-        ]
+        + [plain(write(row.average)) for write in WRITTEN]
         for row in results.rows
     ]
     counts = ", ".join(f"{name} {info.n}" for name, info in results.families.items())
