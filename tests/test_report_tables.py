@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from eos.errors import ConfigError
-from eos.report.comparison import difference_cell, leader, paired
+from eos.evaluation.study import compare
+from eos.report.comparison import difference_cell, leader
 from eos.report.reproduction import Reproduction, by_setting, load
 from eos.report.sheet import Block, Sheet, SheetCell, escape, latex, markdown, plain
 from eos.report.tables import budgets, operators, studies
@@ -76,7 +77,7 @@ def test_only_a_certain_lead_is_bold():
     # control: one question more of twelve is a lead, within its interval
     near = small(good={**GOOD, "presence": (1, *(0,) * 11)}, bad=BAD).rows
     assert leader(near, ["presence"]) is None
-    assert paired(near[1], near[2], ["presence"]).points == pytest.approx(100 / 12)
+    assert compare(near[1], near[2], ["presence"]).points == pytest.approx(100 / 12)
 
 
 def test_a_few_questions_decide_nothing():
@@ -86,7 +87,7 @@ def test_a_few_questions_decide_nothing():
         reports.row("eos@4", "eos", few[1], few[0], budget=4, searched=True),
         reports.row("sparsevlm-v2@4", "sparsevlm-v2", few[2], few[0], budget=4),
     ]
-    assert paired(rows[1], rows[2], ["presence"]).low == 100.0  # all four alike: no spread
+    assert compare(rows[1], rows[2], ["presence"]).low == 100.0  # all four alike: no spread
     assert leader(rows, ["presence"]) is None
     assert not difference_cell(rows[1], rows[2], ["presence"]).bold
 

@@ -7,11 +7,10 @@ a paired 95% interval that excludes zero. The full model, which reduces nothing,
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
-from eos.errors import ConfigError
-from eos.evaluation.estimates import Difference, Score, macro, score, signed, write_accuracy
+from eos.evaluation.estimates import Score, signed, write_accuracy
 from eos.evaluation.results import Results
 from eos.evaluation.rows import ResultRow
-from eos.evaluation.study import FULL_ROW, Study, StudyRow
+from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.report.reproduction import Reproduction, by_setting, describe_differences, join, setting
 from eos.report.sheet import Block, SheetCell, code, plain
 
@@ -42,18 +41,6 @@ def at_budget(study: Study, budget: int) -> list[StudyRow]:
     return [study.row(FULL_ROW), *own]
 
 
-def paired(own: StudyRow, other: StudyRow, families: Sequence[str]) -> Difference:
-    """Compare two rows question by question on some families, each counting the same."""
-    if any(len(own.scores[name]) != len(other.scores[name]) for name in families):
-        raise ConfigError(
-            f"expected scores of the same questions, found other numbers of them in {own.name!r} "
-            f"and {other.name!r}; compare rows of one study"
-        )
-    found = macro([score(own.scores[name], other.scores[name]) for name in families]).difference
-    assert found is not None
-    return found
-
-
 def leader(rows: Sequence[StudyRow], families: Sequence[str]) -> str | None:
     """Name the row that is ahead of all other methods for certain; None if none is."""
     competing = [row for row in rows if row.method != FULL_ROW]
@@ -61,7 +48,7 @@ def leader(rows: Sequence[StudyRow], families: Sequence[str]) -> str | None:
     others = [row for row in ranked if row.method != ranked[0].method]
     if not others or not enough(ranked[0], families):
         return None
-    return ranked[0].name if paired(ranked[0], others[0], families).low > 0 else None
+    return ranked[0].name if compare(ranked[0], others[0], families).low > 0 else None
 
 
 def enough(row: StudyRow, families: Sequence[str]) -> bool:
@@ -120,7 +107,7 @@ def score_cells_by_name(study: Study, columns: dict[str, list[str]]) -> dict[str
 
 def difference_cell(own: StudyRow, other: StudyRow, families: Sequence[str]) -> SheetCell:
     """Write a paired difference with its standard error, bold if it is certain."""
-    found = paired(own, other, families)
+    found = compare(own, other, families)
     certain = enough(own, families) and (found.low > 0 or found.high < 0)
     return SheetCell(f"{signed(found.points)} ± {found.stderr:.1f}", bold=certain)
 
