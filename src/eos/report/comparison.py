@@ -34,10 +34,14 @@ def budgets_of(rows: Sequence[StudyRow]) -> list[int]:
     return sorted({budget_of(row) for row in rows if row.method != FULL_ROW}, reverse=True)
 
 
+def reduced_at(study: Study, budget: int) -> list[StudyRow]:
+    """List the rows of a budget without the full model's."""
+    return [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
+
+
 def at_budget(study: Study, budget: int) -> list[StudyRow]:
     """List the rows of a budget, best first, after the full model's."""
-    own = [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
-    own.sort(key=lambda row: (-row.average.accuracy, row.name))
+    own = sorted(reduced_at(study, budget), key=lambda row: (-row.average.accuracy, row.name))
     return [study.row(FULL_ROW), *own]
 
 

@@ -17,7 +17,7 @@ from eos.report.comparison import (
     notes_of,
 )
 from eos.report.figures.overview import searched_plans
-from eos.report.plans import GREEK, OMEGA, PlanView, StepView, operator_cells, site
+from eos.report.plans import GREEK, OMEGA, PlanView, StepView, operator_cells, site, steps_of
 from eos.report.reproduction import Reproduction
 from eos.report.sheet import Block, Sheet, SheetCell, code, plain
 from eos.report.tables.budgets import RIVAL
@@ -182,7 +182,7 @@ def _constraint_blocks(study: Study) -> list[Block]:
 
 
 def _constraint_cells(row: StudyRow, limit: float | None) -> list[SheetCell]:
-    cost, steps = row.cost, len(PlanView(**row.plan).steps) if row.plan else 0
+    cost, steps = row.cost, len(steps_of(row))
     over = {
         "token budget": cost.final_tokens > budget_of(row),
         "layers": steps > SLOTS,
