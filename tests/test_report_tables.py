@@ -2,11 +2,13 @@
 
 import json
 from itertools import pairwise
+from math import inf
 
 import pytest
 
 from eos.errors import ConfigError
 from eos.evaluation.study import compare
+from eos.methods.registry import METHODS
 from eos.report.comparison import difference_cell, leader
 from eos.report.reproduction import Reproduction, by_setting, load
 from eos.report.sheet import Block, Sheet, SheetCell, escape, latex, markdown, plain
@@ -186,9 +188,32 @@ def test_constraints_are_active_only_when_exceeded():
     assert cells(small()) == ["FLOPs"]  # control: 0.5 where sparsevlm-v2 takes 0.25
 
 
+def describe_methods():
+    """Describe every preset as data, which the package holds so that reports need no torch."""
+    return [
+        {
+            "method": method,
+            "paper": own.paper,
+            "preset": preset.name,
+            "score": preset.score,
+            "layers": list(preset.layers),
+            "published": {str(label): list(kept) for label, kept in preset.published.items()},
+            "operator": as_in_plans(preset.steps([0], [1])[0]["operator"]),
+        }
+        for method, own in METHODS.items()
+        for preset in own.presets
+    ]
+
+
+def as_in_plans(operator):
+    """An operator with its kind, infinities as text."""
+    numbers = {key: str(x) if x in (inf, -inf) else x for key, x in operator.items()}
+    return {"kind": "unified", **numbers}
+
+
 def test_methods_are_those_of_the_package():
     stored = json.loads(operators.METHODS.read_text(encoding="utf-8"))
-    assert stored == operators.describe_methods()
+    assert stored == describe_methods()
     (sheet,) = operators.unification(Reproduction({}), "tab:unification")
     rows = {row[0].text: [cell.text for cell in row] for row in sheet.blocks[0].rows}
     assert rows["fastv"][1:9] == ["1", "64: 30", "last-query", "0", "–", "–", "0", "0"]
@@ -214,5 +239,5 @@ def test_a_folder_without_results_is_named(tmp_path):
 
 
 if __name__ == "__main__":
-    data = json.dumps(operators.describe_methods(), indent=1, ensure_ascii=False, allow_nan=False)
+    data = json.dumps(describe_methods(), indent=1, ensure_ascii=False, allow_nan=False)
     operators.METHODS.write_text(data + "\n", encoding="utf-8")
