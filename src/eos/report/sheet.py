@@ -6,7 +6,7 @@ gets commands for them, so that both have the same numbers.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eos.tables import markdown_table
 
@@ -48,7 +48,7 @@ class Sheet:
     blocks: Sequence[Block]
     notes: Sequence[str] = ()
     texts: Collection[str] = ()
-    spans: Sequence[tuple[str, int]] = field(default=())
+    spans: Sequence[tuple[str, int]] = ()
 
     @property
     def columns(self) -> str:
@@ -126,7 +126,7 @@ def escape(text: str) -> str:
     >>> escape("50% of γ_1 ± 0.1")
     '50\\% of $\\gamma$\\_1 $\\pm$ 0.1'
     """
-    return "".join(_SIGNS.get(sign, sign) for sign in text)
+    return text.translate(str.maketrans(_SIGNS))
 
 
 def _spanned(spans: Sequence[tuple[str, int]]) -> list[str]:
@@ -167,13 +167,7 @@ def _escape_markdown(text: str) -> str:
 
 _SIGNS = {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
