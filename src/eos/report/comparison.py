@@ -4,7 +4,7 @@ A cell is bold only where its row is ahead of the best row of every other method
 a paired 95% interval that excludes zero. The full model, which reduces nothing, does not compete.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from eos.evaluation.estimates import Score, signed, write_accuracy
@@ -12,7 +12,7 @@ from eos.evaluation.results import Results
 from eos.evaluation.rows import ResultRow
 from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.report.reproduction import Reproduction, by_setting, describe_differences, join, setting
-from eos.report.sheet import Block, SheetCell, code, plain
+from eos.report.sheet import Block, SheetCell, plain
 
 COST_HEADS = ("FLOPs", "mean tokens")
 FEWEST = 10  # questions below which no difference counts as certain
@@ -87,25 +87,17 @@ def cost_cells(row: ResultRow) -> list[SheetCell]:
     return [plain(f"{row.cost.flops_ratio:.3f}"), plain(f"{row.cost.mean_tokens:.1f}")]
 
 
-def score_cells(
-    rows: Sequence[StudyRow], columns: dict[str, list[str]]
-) -> Iterator[list[SheetCell]]:
-    """Write the accuracies of a block, row by row, bold where a row leads."""
-    leaders = {column: leader(rows, families) for column, families in columns.items()}
-    for row in rows:
-        yield [
-            SheetCell(write_accuracy(score_of(row, name, own)), bold=leaders[name] == row.name)
-            for name, own in columns.items()
-        ]
-
-
-def score_cells_by_name(study: Study, columns: dict[str, list[str]]) -> dict[str, list[SheetCell]]:
-    """Write the accuracies of all rows; those of one budget are a block."""
-    found: dict[str, list[SheetCell]] = {}
+def score_cells(study: Study, columns: dict[str, list[str]]) -> dict[str, list[SheetCell]]:
+    """Write the accuracies of all rows by name, bold where a row leads those of its budget."""
+    found = {}
     for budget in budgets_of(study.rows):
         rows = at_budget(study, budget)
-        names = [row.name for row in rows]
-        found |= dict(zip(names, score_cells(rows, columns), strict=True))
+        leaders = {column: leader(rows, families) for column, families in columns.items()}
+        for row in rows:
+            found[row.name] = [
+                SheetCell(write_accuracy(score_of(row, name, own)), bold=leaders[name] == row.name)
+                for name, own in columns.items()
+            ]
     return found
 
 
@@ -116,9 +108,9 @@ def difference_cell(own: StudyRow, other: StudyRow, families: Sequence[str]) -> 
     return SheetCell(f"{signed(found.points)} ± {found.stderr:.1f}", bold=certain)
 
 
-def method_name(row: ResultRow) -> SheetCell:
-    """Write a row's name without its budget."""
-    return code(row.name.partition("@")[0])
+def method_name(row: ResultRow) -> str:
+    """Give a row's name without its budget."""
+    return row.name.partition("@")[0]
 
 
 def standing_for(study: Study, benchmark: str) -> str | None:

@@ -9,7 +9,7 @@ from eos.evaluation.reproduction import Trajectory
 from eos.evaluation.results import Results
 from eos.evaluation.rows import ResultRow
 from eos.evaluation.study import FULL_ROW, Study
-from eos.report.comparison import budget_of
+from eos.report.comparison import budget_of, method_name
 from eos.report.evaluation import markdown
 from eos.report.search import OPERATOR_COLUMNS, regime_rows
 from eos.space.plan import Plan
@@ -57,8 +57,7 @@ def glance(results: Results, budgets: Sequence[int]) -> str:
     full, *others = results.rows
     found: dict[str, dict[int, ResultRow]] = {}
     for row in others:
-        name = row.name.partition("@")[0]
-        found.setdefault(name, {})[_nearest(row.cost.final_tokens, budgets)] = row
+        found.setdefault(method_name(row), {})[_nearest(row.cost.final_tokens, budgets)] = row
     most = budgets[0]
     ordered = sorted(found.items(), key=lambda pair: -pair[1][most].average.accuracy)
     head = ["method", *chain(*((f"FLOPs, {b} tokens", "accuracy, %") for b in budgets))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eos.evaluation.results import Results
 from eos.evaluation.rows import ResultRow
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
-from eos.report.comparison import budget_of
+from eos.report.comparison import budget_of, method_name
 from eos.report.drawing import (
     BOTH,
     GREEN,
@@ -103,11 +103,11 @@ def curve_rows(rows: Sequence[ResultRow]) -> Iterator[PlotRow]:
     Plans found at lower FLOPs are further points of the first search's line.
     """
     for row in rows:
-        full, name = row.name == FULL_ROW, row.name.partition("@")[0]
+        full = row.name == FULL_ROW
         cheap = isinstance(row, StudyRow) and "flops_of" in row.factors
         yield {
             "part": "curve",
-            "name": SEARCH if cheap else name,
+            "name": SEARCH if cheap else method_name(row),
             "method": FULL_LABEL if full else method_of(row),
             "searched": int(_searched(row)),
             "budget": row.cost.final_tokens if full else budget_of(row),
@@ -123,7 +123,7 @@ def method_of(row: ResultRow) -> str:
     """Name what made a row's plan."""
     if isinstance(row, StudyRow):
         return row.method
-    return SEARCH if _searched(row) else row.name.partition("@")[0]
+    return SEARCH if _searched(row) else method_name(row)
 
 
 def _searched(row: ResultRow) -> bool:
