@@ -16,6 +16,7 @@ from eos.report.drawing import (
     title_panel,
 )
 from eos.report.figures.panels import (
+    AVERAGE,
     draw_full,
     draw_series,
     full_points,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 ONE = "eos-one"  # one plan rescaled to every budget
 CLASSICS = ("eos", ONE, "sparsevlm-v1", RIVAL, "tome", "pool")
-AVERAGE = "average"  # of all families
 LEFT = {ONE: "eos, one plan for all"}
 
 
