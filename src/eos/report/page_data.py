@@ -21,14 +21,7 @@ from eos.evaluation.reproduction import (
 )
 from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.evaluation.verification import Verification
-from eos.report.page_text import (
-    SEARCHED,
-    about,
-    facts,
-    first_searched,
-    highlights,
-    strongest_rival,
-)
+from eos.report.page_text import SEARCHED, about, facts, first_searched, highlights, strongest_rival
 from eos.report.plans import PlanView, StepView
 from eos.report.profile import best_curves
 from eos.report.reproduction import Reproduction, by_setting, setting

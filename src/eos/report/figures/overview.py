@@ -11,16 +11,7 @@ from eos.evaluation.results import Results
 from eos.evaluation.rows import ResultRow
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import budget_of, method_name
-from eos.report.drawing import (
-    BOTH,
-    GREEN,
-    GREY,
-    REGIMES,
-    PlotData,
-    PlotRow,
-    new_figure,
-    number,
-)
+from eos.report.drawing import BOTH, GREEN, GREY, REGIMES, PlotData, PlotRow, new_figure, number
 from eos.report.figures.naming import End, name_ends
 from eos.report.plans import PlanView, StepView
 from eos.report.reproduction import Reproduction, setting
