@@ -126,7 +126,7 @@ def escape(text: str) -> str:
     >>> escape("50% of γ_1 ± 0.1")
     '50\\% of $\\gamma$\\_1 $\\pm$ 0.1'
     """
-    return text.translate(str.maketrans(_SIGNS))
+    return "".join(_SIGNS.get(sign, sign) for sign in text)
 
 
 def _spanned(spans: Sequence[tuple[str, int]]) -> list[str]:
