@@ -20,7 +20,6 @@ from eos.report.figures import ablations, budgets, course, overview
 from eos.report.figures.naming import columns
 from eos.report.programme import as_results
 from eos.report.reproduction import Reproduction, load
-from eos.report.summary import summary_page
 from tests import reports
 
 ROOT = Path(__file__).parent.parent
@@ -235,11 +234,11 @@ def test_the_page_of_results_is_made_from_committed_results(tmp_path):
     found = load([ROOT / "results" / "miniature"])
     made = [path for each in building._tables(found, tmp_path) for path in each.files]
     tables = [path for path in made if path.suffix == ".md"]
-    page = summary_page(found, tables)
+    page = building.summary_page(found, tables)
     stored = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert stored == page, "run `make figures`"
     rest = {path: file for path, file in found.files.items() if path.stem != "main"}
-    assert summary_page(Reproduction(rest), tables) != page  # the control
+    assert building.summary_page(Reproduction(rest), tables) != page  # the control
 
 
 def test_without_matplotlib_tables_are_made_and_figures_named(filled, tmp_path, monkeypatch):

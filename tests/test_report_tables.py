@@ -2,11 +2,14 @@
 
 import json
 from itertools import pairwise
+from math import inf
 
 import pytest
 
 from eos.errors import ConfigError
-from eos.report.comparison import difference_cell, leader, paired
+from eos.evaluation.study import compare
+from eos.methods.registry import METHODS
+from eos.report.comparison import difference_cell, leader
 from eos.report.reproduction import Reproduction, by_setting, load
 from eos.report.sheet import Block, Sheet, SheetCell, escape, latex, markdown, plain
 from eos.report.tables import budgets, operators, studies
@@ -76,7 +79,7 @@ def test_only_a_certain_lead_is_bold():
     # control: one question more of twelve is a lead, within its interval
     near = small(good={**GOOD, "presence": (1, *(0,) * 11)}, bad=BAD).rows
     assert leader(near, ["presence"]) is None
-    assert paired(near[1], near[2], ["presence"]).points == pytest.approx(100 / 12)
+    assert compare(near[1], near[2], ["presence"]).points == pytest.approx(100 / 12)
 
 
 def test_a_few_questions_decide_nothing():
@@ -86,7 +89,7 @@ def test_a_few_questions_decide_nothing():
         reports.row("eos@4", "eos", few[1], few[0], budget=4, searched=True),
         reports.row("sparsevlm-v2@4", "sparsevlm-v2", few[2], few[0], budget=4),
     ]
-    assert paired(rows[1], rows[2], ["presence"]).low == 100.0  # all four alike: no spread
+    assert compare(rows[1], rows[2], ["presence"]).low == 100.0  # all four alike: no spread
     assert leader(rows, ["presence"]) is None
     assert not difference_cell(rows[1], rows[2], ["presence"]).bold
 
@@ -185,9 +188,32 @@ def test_constraints_are_active_only_when_exceeded():
     assert cells(small()) == ["FLOPs"]  # control: 0.5 where sparsevlm-v2 takes 0.25
 
 
+def describe_methods():
+    """Describe every preset as data, which the package holds so that reports need no torch."""
+    return [
+        {
+            "method": method,
+            "paper": own.paper,
+            "preset": preset.name,
+            "score": preset.score,
+            "layers": list(preset.layers),
+            "published": {str(label): list(kept) for label, kept in preset.published.items()},
+            "operator": as_in_plans(preset.steps([0], [1])[0]["operator"]),
+        }
+        for method, own in METHODS.items()
+        for preset in own.presets
+    ]
+
+
+def as_in_plans(operator):
+    """An operator with its kind, infinities as text."""
+    numbers = {key: str(x) if x in (inf, -inf) else x for key, x in operator.items()}
+    return {"kind": "unified", **numbers}
+
+
 def test_methods_are_those_of_the_package():
     stored = json.loads(operators.METHODS.read_text(encoding="utf-8"))
-    assert stored == operators.describe_methods()
+    assert stored == describe_methods()
     (sheet,) = operators.unification(Reproduction({}), "tab:unification")
     rows = {row[0].text: [cell.text for cell in row] for row in sheet.blocks[0].rows}
     assert rows["fastv"][1:9] == ["1", "64: 30", "last-query", "0", "–", "–", "0", "0"]
@@ -213,5 +239,5 @@ def test_a_folder_without_results_is_named(tmp_path):
 
 
 if __name__ == "__main__":
-    data = json.dumps(operators.describe_methods(), indent=1, ensure_ascii=False, allow_nan=False)
+    data = json.dumps(describe_methods(), indent=1, ensure_ascii=False, allow_nan=False)
     operators.METHODS.write_text(data + "\n", encoding="utf-8")

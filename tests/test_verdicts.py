@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eos.evaluation.verification import Check, Verification
+from eos.report.build import summary_page
 from eos.report.reproduction import Reproduction
-from eos.report.summary import summary_page
 from eos.report.verdicts import as_markdown, verdicts
 from tests import reports
 

@@ -24,13 +24,18 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int 
 
 
 def markdown_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
-) -> list[str]:
-    """Write the lines of a Markdown table, the first ``left`` columns aligned at the left.
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, align: str = ""
+) -> str:
+    """Write a Markdown table; ``align`` has l or r for each column.
 
-    >>> markdown_table(["run", "final"], [["full", "144"]])
-    ['| run | final |', '|---|---:|', '| full | 144 |']
+    Without it the first column is aligned at the left, others at the right.
+
+    >>> print(markdown_table(["run", "final"], [["full", "144"]]))
+    | run | final |
+    |---|---:|
+    | full | 144 |
     """
-    ruler = "".join("---|" if place < left else "---:|" for place in range(len(head)))
-    lines = [f"| {' | '.join(cells)} |" for cells in [head, *rows]]
-    return [lines[0], f"|{ruler}", *lines[1:]]
+    align = align or "l".ljust(len(head), "r")
+    ruler = "".join("---|" if side == "l" else "---:|" for side in align)
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in [head, *rows]]
+    return "\n".join([lines[0], f"|{ruler}", *lines[1:]])

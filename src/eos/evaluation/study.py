@@ -109,13 +109,19 @@ def compact_numbers(text: str) -> str:
     return NUMBERS.sub(lambda found: "[" + "".join(found[1].split()) + "]", text)
 
 
-def compare(own: StudyRow | Sequence[StudyRow], other: StudyRow | Sequence[StudyRow]) -> Difference:
+def compare(
+    own: StudyRow | Sequence[StudyRow],
+    other: StudyRow | Sequence[StudyRow],
+    families: Sequence[str] | None = None,
+) -> Difference:
     """Compare rows question by question: the first's accuracy minus the second's, in points.
 
-    Families count the same; low to high is the 95% interval. Of several rows, such as the plans of
-    three seeds, the mean score of each question counts.
+    Families, all or the named ones, count the same; low to high is the 95% interval. Of several
+    rows, such as the plans of three seeds, the mean score of each question counts.
     """
     left, right = _mean_scores(own), _mean_scores(other)
+    if families is not None:
+        left, right = ({name: side[name] for name in families} for side in (left, right))
     counts = [{name: len(scores) for name, scores in side.items()} for side in (left, right)]
     if counts[0] != counts[1] or not left:
         raise ConfigError(

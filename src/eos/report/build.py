@@ -1,9 +1,7 @@
-"""Build: every table and figure that some folders allow, an index, and the page."""
+"""Build: every table and figure that some folders allow, an index, a summary and the page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
 
 from eos.errors import ConfigError
@@ -11,11 +9,20 @@ from eos.evaluation.results import Results
 from eos.report.catalogue import FIGURES, TABLES, FigureEntry
 from eos.report.comparison import alike, answering, columns_of, notes_of
 from eos.report.drawing import check_matplotlib, write_figure
+from eos.report.page import write_page
 from eos.report.reproduction import Reproduction, load
 from eos.report.sheet import Sheet, file_name, latex, markdown
-from eos.report.summary import summary_page
 from eos.report.tables.studies import any_study, plain_results
+from eos.report.verdicts import as_markdown, verdicts
 from eos.runs.files import check_folder, write_atomically
+from eos.tables import markdown_table
+
+INTRODUCTION = """\
+# Results
+
+Written by `eos report` from result files alone. Accuracies are in percent with their standard
+errors; a difference is of the same questions, with its 95% interval. A budget is the visual tokens
+that are left after the last reducing layer."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Report:
     out: Path
     tables: tuple[Made, ...]
     figures: tuple[Made, ...]
-    other: tuple[Path, ...] = field(default=())
+    other: tuple[Path, ...]
 
     @property
     def files(self) -> list[Path]:
@@ -68,12 +75,13 @@ def build(folders: Sequence[str | Path], out: str | Path) -> Report:
     reproduction = load(folders)
     tables = tuple(_tables(reproduction, out / "tables"))
     figures = tuple(_figures(reproduction, out / "figures"))
-    report = Report(out, tables, figures, tuple(_page(reproduction, out)))
+    page = [write_page(reproduction, out / "page.html")] if reproduction.studies else []
     index, summary = out / "index.md", out / "results.md"
+    report = Report(out, tables, figures, (index, summary, *page))
     write_atomically(index, index_page(report, notes_of(reproduction.studies)))
     written = [path for made in tables for path in made.files if path.suffix == ".md"]
     write_atomically(summary, summary_page(reproduction, written))
-    return Report(out, tables, figures, (index, summary, *report.other))
+    return report
 
 
 def _tables(reproduction: Reproduction, folder: Path) -> Iterator[Made]:
@@ -127,26 +135,34 @@ def _figure(reproduction: Reproduction, label: str, entry: FigureEntry, *, folde
     return Made(label, entry.title, tuple(files))
 
 
-def _page(reproduction: Reproduction, out: Path) -> list[Path]:
-    """Write the page of studies, if this package has it."""
-    if find_spec("eos.report.page") is None or not reproduction.studies:
-        return []
-    return [Path(import_module("eos.report.page").write_page(reproduction, out / "page.html"))]
-
-
 def index_page(report: Report, notes: Sequence[str] = ()) -> str:
     """List what was made, what is missing, and what was measured, as Markdown."""
     lines = ["# Tables and figures", ""]
     for title, made in {"Tables": report.tables, "Figures": report.figures}.items():
-        lines += [f"## {title}", "", "| label | what | files |", "|---|---|---|"]
+        rows = []
         for each in made:
             paths = [path.relative_to(report.out).as_posix() for path in each.files]
             links = [f"[{path.rpartition('.')[2]}]({path})" for path in paths]
             files = ", ".join(links) or f"*not made*: {each.missing}"
-            lines.append(f"| `{each.label}` | {each.title} | {files} |")
-        lines.append("")
+            rows.append([f"`{each.label}`", each.title, files])
+        table = markdown_table(["label", "what", "files"], rows, align="lll")
+        lines += [f"## {title}", "", table, ""]
     missing = ", ".join(f"`{each.label}`" for each in report.missing) or "nothing"
     lines += [f"Missing: {missing}.", ""]
     for note in notes:
         lines += [note, ""]
     return "\n".join(lines)
+
+
+def summary_page(reproduction: Reproduction, tables: Sequence[Path]) -> str:
+    """Write the verdicts on the paper's claims and every table, from its file, as one page."""
+    parts = [INTRODUCTION, *notes_of(reproduction.studies)]
+    judged = verdicts(reproduction)
+    if judged:
+        parts += ["## The paper's claims", as_markdown(judged).rstrip()]
+    for path in tables:
+        parts.append("#" + path.read_text(encoding="utf-8").rstrip())  # one level further down
+    commands = dict.fromkeys(line for study in reproduction.studies for line in study.commands)
+    if commands:
+        parts += ["## Commands", "\n".join(["```bash", *commands, "```"])]
+    return "\n\n".join(parts) + "\n"

@@ -5,7 +5,7 @@ An entry names what it is made from, so that what is missing can be named, too.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from eos.report.drawing import PlotData
 from eos.report.figures import ablations, budgets, corners, course, overview, pictures, strips
@@ -17,16 +17,13 @@ from eos.report.tables import operators, studies
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MakeSheets: TypeAlias = Callable[[Reproduction, str], Sequence[Sheet]]
-MakeData: TypeAlias = Callable[[Reproduction], PlotData | None]
-
 
 @dataclass(frozen=True)
 class TableEntry:
     """A table: how it is made, and what it is made from, in words."""
 
     title: str
-    make: MakeSheets
+    make: Callable[[Reproduction, str], Sequence[Sheet]]
     needs: str
 
 
@@ -40,7 +37,7 @@ class FigureEntry:
     """
 
     title: str
-    make: MakeData
+    make: Callable[[Reproduction], PlotData | None]
     draw: "Callable[[PlotData], Figure]"
     needs: str
     panels: tuple[str, ...] = ()

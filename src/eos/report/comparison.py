@@ -4,15 +4,14 @@ A cell is bold only where its row is ahead of the best row of every other method
 a paired 95% interval that excludes zero. The full model, which reduces nothing, does not compete.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
-from eos.errors import ConfigError
-from eos.evaluation.estimates import Difference, Score, macro, score, signed, write_accuracy
-from eos.evaluation.results import FamilyInfo, ResultRow
-from eos.evaluation.study import FULL_ROW, Study, StudyRow
+from eos.evaluation.estimates import Score, signed, write_accuracy
+from eos.evaluation.results import ResultRow, Results
+from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.report.reproduction import Reproduction, by_setting, describe_differences, join, setting
-from eos.report.sheet import Block, SheetCell, code, plain
+from eos.report.sheet import Block, SheetCell, plain
 
 COST_HEADS = ("FLOPs", "mean tokens")
 FEWEST = 10  # questions below which no difference counts as certain
@@ -34,23 +33,15 @@ def budgets_of(rows: Sequence[StudyRow]) -> list[int]:
     return sorted({budget_of(row) for row in rows if row.method != FULL_ROW}, reverse=True)
 
 
+def reduced_at(study: Study, budget: int) -> list[StudyRow]:
+    """List the rows of a budget without the full model's."""
+    return [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
+
+
 def at_budget(study: Study, budget: int) -> list[StudyRow]:
     """List the rows of a budget, best first, after the full model's."""
-    own = [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
-    own.sort(key=lambda row: (-row.average.accuracy, row.name))
+    own = sorted(reduced_at(study, budget), key=lambda row: (-row.average.accuracy, row.name))
     return [study.row(FULL_ROW), *own]
-
-
-def paired(own: StudyRow, other: StudyRow, families: Sequence[str]) -> Difference:
-    """Compare two rows question by question on some families, each counting the same."""
-    if any(len(own.scores[name]) != len(other.scores[name]) for name in families):
-        raise ConfigError(
-            f"expected scores of the same questions, found other numbers of them in {own.name!r} "
-            f"and {other.name!r}; compare rows of one study"
-        )
-    found = macro([score(own.scores[name], other.scores[name]) for name in families]).difference
-    assert found is not None
-    return found
 
 
 def leader(rows: Sequence[StudyRow], families: Sequence[str]) -> str | None:
@@ -60,7 +51,7 @@ def leader(rows: Sequence[StudyRow], families: Sequence[str]) -> str | None:
     others = [row for row in ranked if row.method != ranked[0].method]
     if not others or not enough(ranked[0], families):
         return None
-    return ranked[0].name if paired(ranked[0], others[0], families).low > 0 else None
+    return ranked[0].name if compare(ranked[0], others[0], families).low > 0 else None
 
 
 def enough(row: StudyRow, families: Sequence[str]) -> bool:
@@ -95,50 +86,39 @@ def cost_cells(row: ResultRow) -> list[SheetCell]:
     return [plain(f"{row.cost.flops_ratio:.3f}"), plain(f"{row.cost.mean_tokens:.1f}")]
 
 
-def score_cells(
-    rows: Sequence[StudyRow], columns: dict[str, list[str]]
-) -> Iterator[list[SheetCell]]:
-    """Write the accuracies of a block, row by row, bold where a row leads."""
-    leaders = {column: leader(rows, families) for column, families in columns.items()}
-    for row in rows:
-        yield [
-            SheetCell(write_accuracy(score_of(row, name, own)), bold=leaders[name] == row.name)
-            for name, own in columns.items()
-        ]
-
-
-def score_cells_by_name(study: Study, columns: dict[str, list[str]]) -> dict[str, list[SheetCell]]:
-    """Write the accuracies of all rows; those of one budget are a block."""
-    found: dict[str, list[SheetCell]] = {}
+def score_cells(study: Study, columns: dict[str, list[str]]) -> dict[str, list[SheetCell]]:
+    """Write the accuracies of all rows by name, bold where a row leads those of its budget."""
+    found = {}
     for budget in budgets_of(study.rows):
         rows = at_budget(study, budget)
-        names = [row.name for row in rows]
-        found |= dict(zip(names, score_cells(rows, columns), strict=True))
+        leaders = {column: leader(rows, families) for column, families in columns.items()}
+        for row in rows:
+            found[row.name] = [
+                SheetCell(write_accuracy(score_of(row, name, own)), bold=leaders[name] == row.name)
+                for name, own in columns.items()
+            ]
     return found
 
 
 def difference_cell(own: StudyRow, other: StudyRow, families: Sequence[str]) -> SheetCell:
     """Write a paired difference with its standard error, bold if it is certain."""
-    found = paired(own, other, families)
+    found = compare(own, other, families)
     certain = enough(own, families) and (found.low > 0 or found.high < 0)
     return SheetCell(f"{signed(found.points)} ± {found.stderr:.1f}", bold=certain)
 
 
-def method_name(row: ResultRow) -> SheetCell:
-    """Write a row's name without its budget."""
-    return code(row.name.partition("@")[0])
+def method_name(row: ResultRow) -> str:
+    """Give a row's name without its budget."""
+    return row.name.partition("@")[0]
 
 
 def standing_for(study: Study, benchmark: str) -> str | None:
     """Find the family that is a benchmark, or imitates it; None if there is none."""
     for name, info in study.families.items():
-        if benchmark.lower() in [name.lower(), *(x.strip().lower() for x in _imitated(info))]:
+        known = [name, *info.imitates.split(",")]
+        if benchmark.lower() in [other.strip().lower() for other in known]:
             return name
     return None
-
-
-def _imitated(info: FamilyInfo) -> list[str]:
-    return info.imitates.split(",")
 
 
 def shown_families(study: Study, benchmarks: Sequence[str]) -> list[str]:
@@ -147,7 +127,12 @@ def shown_families(study: Study, benchmarks: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found)) or list(study.families)[: len(benchmarks)]
 
 
-def family_title(study: Study, name: str) -> str:
+def members_of(study: Study | Results, group: str) -> list[str]:
+    """List the families of a group."""
+    return [name for name, info in study.families.items() if info.group == group]
+
+
+def family_title(study: Study | Results, name: str) -> str:
     """Write a family with what it imitates."""
     imitates = study.families[name].imitates
     return f"{name} (after {imitates})" if imitates else name

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PlotRow: TypeAlias = Mapping[str, str | float | None]
-FORMATS = ("pdf", "svg", "png")
 WIDTH = 7.0  # inches: a page's text width
 DPI = 200
 
@@ -97,38 +96,23 @@ def write_figure(
 
     ``on_both``: the SVG is transparent, and readable on a white and on a dark page.
     """
-    written = folder / f"{name}.csv"
-    write_atomically(written, to_csv(data.rows))
-    if not on_both:
-        return [written, *save(data, draw, folder=folder, name=name)]
-    printed = save(data, draw, folder=folder, name=name, formats=("pdf", "png"))
-    svg = save(data, draw, folder=folder, name=name, formats=("svg",), style=ON_BOTH)
-    return [written, *printed, *svg]
-
-
-def save(
-    data: PlotData,
-    draw: "Callable[[PlotData], Figure]",
-    *,
-    folder: Path,
-    name: str,
-    formats: Sequence[str] = FORMATS,
-    style: Mapping[str, Any] | None = None,
-) -> list[Path]:
-    """Draw and write a figure in some formats."""
     import matplotlib
 
-    files = []
-    settings: Any = {**STYLE, **(style or {})}
-    with matplotlib.rc_context(settings):
-        figure = draw(data)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once, not for every format
-        for form in formats:
-            buffer = BytesIO()
-            figure.savefig(buffer, format=form, dpi=DPI, metadata=_METADATA[form])
-            files.append(folder / f"{name}.{form}")
-            write_atomically(files[-1], buffer.getvalue())
+    files = [folder / f"{name}.csv"]
+    write_atomically(files[0], to_csv(data.rows))
+    styles: dict[tuple[str, ...], Any] = {("pdf", "svg", "png"): STYLE}
+    if on_both:
+        styles = {("pdf", "png"): STYLE, ("svg",): {**STYLE, **ON_BOTH}}
+    for formats, style in styles.items():
+        with matplotlib.rc_context(style):
+            figure = draw(data)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, not for every format
+            for form in formats:
+                buffer = BytesIO()
+                figure.savefig(buffer, format=form, dpi=DPI, metadata=_METADATA[form])
+                files.append(folder / f"{name}.{form}")
+                write_atomically(files[-1], buffer.getvalue())
     return files
 
 

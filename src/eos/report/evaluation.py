@@ -2,18 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
-from eos.evaluation.estimates import (
-    Score,
-    signed,
-    write_accuracy,
-    write_difference,
-    write_interval,
-)
-from eos.evaluation.results import ResultRow, Results
-from eos.report.layout import Cell, Grid, show_grid
+from eos.evaluation.estimates import Score, write_accuracy, write_difference, write_interval
+from eos.evaluation.overall import OverallRow
+from eos.evaluation.results import WRITTEN, ResultRow, Results
+from eos.report.comparison import family_title, members_of
+from eos.report.layout import Cell, Grid, show
+from eos.report.reproduction import setting
 
 COSTS = ("final", "mean", "FLOPs")
 DIFFERENCE, INTERVAL = "difference to full", "95%"
@@ -21,8 +17,7 @@ DIFFERENCE, INTERVAL = "difference to full", "95%"
 
 def caption(results: Results) -> list[str]:
     """Describe the evaluation and the columns of its tables."""
-    counts = sorted({family.n for family in results.families.values()})
-    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    n = setting(results)["questions a family"]
     cost = results.rows[0].cost
     shown = "grey images instead of the true ones" if results.blank else "images as they are"
     return [
@@ -38,12 +33,8 @@ def caption(results: Results) -> list[str]:
 
 def show_evaluation(results: Results, *, width: int | None = None) -> None:
     """Print a table for each group of families, one of averages and costs, and the caption."""
-    console = Console(width=width)
-    for group in _groups(results):
-        show_grid(console, _group_grid(results, group))
-    show_grid(console, summary_grid(results))
-    for paragraph in caption(results):
-        console.print(paragraph, highlight=False, markup=False)
+    groups = [_group_grid(results, group) for group in _groups(results)]
+    show([*groups, summary_grid(results), *caption(results)], width=width)
 
 
 def markdown(results: Results) -> str:
@@ -55,7 +46,7 @@ def markdown(results: Results) -> str:
     chances = [_chance(results, own) for own in _columns(results)]
     lines.append(_line(["*chance*", "", "", "", *chances]))
     lines += [
-        _line([f"`{row.name}`", *_costs(row), *_each(row, names, groups, write_accuracy)])
+        _line([f"`{row.name}`", *costs(row), *_each(row, names, groups, write_accuracy)])
         for row in results.rows
     ]
     if len(results.rows) > 1:
@@ -64,14 +55,13 @@ def markdown(results: Results) -> str:
     for row in results.rows[1:]:
         cells = [*_each(row, names, groups, write_difference), write_interval(row.average)]
         lines.append(_line([f"`{row.name}`", str(row.cost.final_tokens), *cells]))
-    members = "; ".join(
-        f"{group}: " + ", ".join(_members(results, group, imitated=True)) for group in groups
-    )
+    titles = {g: [family_title(results, x) for x in members_of(results, g)] for g in groups}
+    members = "; ".join(f"{group}: {', '.join(own)}" for group, own in titles.items())
     return "\n".join([*lines, "", *caption(results), "", f"Families: {members}.", ""])
 
 
 def _group_grid(results: Results, group: str) -> Grid:
-    names = _members(results, group)
+    names = members_of(results, group)
     chances = [_chance(results, own) for own in [*([name] for name in names), names]]
     rows: list[list[Cell]] = [[Text(cell, style="dim") for cell in ["chance", *chances]]]
     for row in results.rows:
@@ -87,9 +77,9 @@ def summary_grid(results: Results, *, lines_after: Collection[int] = (0,)) -> Gr
     rows = [
         [
             row.name,
-            *_costs(row),
+            *costs(row),
             *(write_accuracy(row.groups[group]) for group in groups),
-            *(write(row.average) for write in (write_accuracy, write_difference, write_interval)),
+            *(write(row.average) for write in WRITTEN),
         ]
         for row in results.rows
     ]
@@ -101,18 +91,10 @@ def _groups(results: Results) -> list[str]:
     return list(dict.fromkeys(family.group for family in results.families.values()))
 
 
-def _members(results: Results, group: str, *, imitated: bool = False) -> list[str]:
-    return [
-        f"{name} (after {family.imitates})" if imitated and family.imitates else name
-        for name, family in results.families.items()
-        if family.group == group
-    ]
-
-
 def _columns(results: Results) -> list[list[str]]:
     """The families that each column averages: every one by itself, the groups, then all."""
     names = list(results.families)
-    return [*([name] for name in names), *(_members(results, g) for g in _groups(results)), names]
+    return [*([name] for name in names), *(members_of(results, g) for g in _groups(results)), names]
 
 
 def _chance(results: Results, names: Sequence[str]) -> str:
@@ -128,16 +110,15 @@ def _each(
     return [write(score) for score in [*scores, row.average]]
 
 
-def _costs(row: ResultRow) -> list[str]:
+def costs(row: ResultRow | OverallRow) -> list[str]:
+    """Write the cells of the columns `COSTS`."""
     cost = row.cost
     return [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
 
 
 def _stacked(score: Score) -> str:
-    lines = [f"{score.accuracy:.1f}±{score.stderr:.1f}"]
-    if score.difference is not None:
-        lines.append(f"{signed(score.difference.points)}±{score.difference.stderr:.1f}")
-    return "\n".join(lines)
+    lines = [write_accuracy(score), *([write_difference(score)] if score.difference else [])]
+    return "\n".join(lines).replace(" ", "")
 
 
 def _line(cells: Sequence[str]) -> str:

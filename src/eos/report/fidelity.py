@@ -2,32 +2,22 @@
 
 from collections.abc import Iterator
 
-from rich.console import Console
-
 from eos.evaluation.agreement import Agreement
 from eos.evaluation.fidelity import Fidelity, Level
 from eos.evaluation.slopes import STEP, Measured
-from eos.report.layout import Grid, show_grid
+from eos.report.layout import Grid, show
 from eos.tables import markdown_table
 
 
 def markdown(found: Fidelity) -> str:
     """Write a table of agreements, one of sizes, then one of layers for each keep fraction."""
-    lines: list[str] = []
-    for part in parts(found):
-        text = [part] if isinstance(part, str) else _lines(part)
-        lines += [*([""] if lines else []), *text]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(x if isinstance(x, str) else _written(x) for x in parts(found)) + "\n"
 
 
 def show_fidelity(found: Fidelity, *, width: int | None = None) -> None:
     """Print the same tables within a width."""
-    console = Console(width=width)
-    for part in parts(found):
-        if isinstance(part, str):
-            console.print(part.replace("*", "").replace("`", ""), highlight=False, markup=False)
-        else:
-            show_grid(console, part)
+    unmarked = str.maketrans("", "", "*`")
+    show((x.translate(unmarked) if isinstance(x, str) else x for x in parts(found)), width=width)
 
 
 def parts(found: Fidelity) -> Iterator[str | Grid]:
@@ -56,11 +46,11 @@ def parts(found: Fidelity) -> Iterator[str | Grid]:
         yield _layers(found, level)
 
 
-def _lines(grid: Grid) -> list[str]:
+def _written(grid: Grid) -> str:
     """Write a table with its title above it; layers are numbers, aligned at the right."""
-    rows = [[str(cell) for cell in row] for row in grid.rows]
-    table = markdown_table(grid.columns, rows, left=int(grid.columns[0] != "layer"))
-    return [grid.title, "", *table] if grid.title else table
+    align = "r" * len(grid.columns) if grid.columns[0] == "layer" else ""
+    table = markdown_table(grid.columns, grid.rows, align=align)
+    return f"{grid.title}\n\n{table}" if grid.title else table
 
 
 def _agreements(found: Fidelity) -> Grid:

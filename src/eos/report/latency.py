@@ -1,10 +1,9 @@
 """The table of `eos bench`."""
 
-from rich.console import Console
 from rich.text import Text
 
 from eos.evaluation.latency import LatencyReport, Row
-from eos.report.layout import Cell, Grid, show_grid
+from eos.report.layout import Cell, Grid, show
 
 MAX_OVER_BOUND = 1.05  # of prefill, and
 MAX_OVERHEAD = 0.03  # of our own share of it: targets; rows above them are red
@@ -25,25 +24,21 @@ LATENCY_COLUMNS = (
 
 def show_latency(report: LatencyReport, *, width: int | None = None) -> None:
     """Print one row a plan, and what the columns and conditions are."""
-    console = Console(width=width)
     rows = [[row.name, *_cells(row)] for row in report.rows]
-    show_grid(console, Grid(["plan", *LATENCY_COLUMNS], rows, lines_after=(0,)))
-    console.print(
+    conditions = (
         f"{report.model}, {report.num_layers} layers, {report.visual_tokens} visual + "
         f"{report.text_tokens} text tokens, batch {report.batch}; torch {report.torch}, "
         f"{report.threads} threads, {report.device}, {report.dtype}; medians of {report.repeats} "
-        f"interleaved rounds, {report.decode_tokens} decoded tokens each.",
-        highlight=False,
-        markup=False,
+        f"interleaved rounds, {report.decode_tokens} decoded tokens each."
     )
-    console.print(
+    meaning = (
         "final, mean: visual tokens left, and entering a layer. FLOPs, time, KV: over the full "
         "model's. bound: the untouched layers at the plan's lengths; / bound: prefill over it, "
         f"round by round (target: at most {MAX_OVER_BOUND:g}). ours: share of prefill spent in "
-        f"scoring and reducing (target: at most {MAX_OVERHEAD:.0%}).",
-        highlight=False,
-        markup=False,
+        f"scoring and reducing (target: at most {MAX_OVERHEAD:.0%})."
     )
+    grid = Grid(["plan", *LATENCY_COLUMNS], rows, lines_after=(0,))
+    show([grid, conditions, meaning], width=width)
 
 
 def _cells(row: Row) -> list[Cell]:

@@ -5,7 +5,7 @@ spread over several tables, each with the columns that name the rows; in a termi
 that, every row becomes a list of its values.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -43,6 +43,16 @@ class Grid:
     def column(self, place: int) -> list[Cell]:
         """Give the cells of a column."""
         return [row[place] for row in self.rows]
+
+
+def show(parts: Iterable[Grid | str], *, width: int | None = None) -> None:
+    """Print tables and paragraphs within a width; None: that of the terminal."""
+    console = Console(width=width)
+    for part in parts:
+        if isinstance(part, Grid):
+            show_grid(console, part)
+        else:
+            console.print(part, highlight=False, markup=False)
 
 
 def show_grid(console: Console, grid: Grid) -> None:

@@ -1,30 +1,25 @@
 """The table of several benchmarks: a row a run, a column a benchmark, the paper's average."""
 
-from rich.console import Console
-
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.overall import Overall, OverallRow
 from eos.evaluation.totals import Total
-from eos.report.layout import Grid, show_grid
+from eos.report.evaluation import COSTS, costs
+from eos.report.layout import Grid, show
 from eos.tables import markdown_table
-
-COSTS = ("final", "mean", "FLOPs")
 
 
 def show_overall(overall: Overall, *, width: int | None = None) -> None:
     """Print the table and what a reader must know."""
-    console = Console(width=width)
     rows = [_cells(overall, row) for row in overall.rows]
-    show_grid(console, Grid(_head(overall), rows, title="benchmarks", lines_after=(0,)))
-    for paragraph in caption(overall):
-        console.print(paragraph, highlight=False, markup=False)
+    grid = Grid(_head(overall), rows, title="benchmarks", lines_after=(0,))
+    show([grid, *caption(overall)], width=width)
 
 
 def overall_markdown(overall: Overall) -> str:
     """Write the table as Markdown."""
     rows = [_cells(overall, row) for row in overall.rows]
     named = [[f"`{cells[0]}`", *cells[1:]] for cells in rows]
-    return "\n".join([*markdown_table(_head(overall), named), "", *caption(overall), ""])
+    return "\n".join([markdown_table(_head(overall), named), "", *caption(overall), ""])
 
 
 def caption(overall: Overall) -> list[str]:
@@ -53,11 +48,10 @@ def _head(overall: Overall) -> list[str]:
 
 
 def _cells(overall: Overall, row: OverallRow) -> list[str]:
-    cost, mean = row.cost, row.average
-    costs = [str(cost.final_tokens), f"{cost.mean_tokens:.1f}", f"{cost.flops_ratio:.3f}"]
+    mean = row.average
     scores = [_write(row.scores[name], BENCHMARKS[name].points) for name in overall.questions]
     average = "-" if mean is None else f"{mean.mean:.2f} ± {mean.stderr:.2f}"
-    return [row.name, *costs, *scores, average]
+    return [row.name, *costs(row), *scores, average]
 
 
 def _write(total: Total, points: float) -> str:

@@ -4,7 +4,7 @@ Scores of single questions stay behind; token sets and flows travel as bits and 
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from struct import pack
 from typing import Any, TypeVar
@@ -21,21 +21,14 @@ from eos.evaluation.reproduction import (
 )
 from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
 from eos.evaluation.verification import Verification
-from eos.report.page_text import (
-    SEARCHED,
-    about,
-    facts,
-    first_searched,
-    highlights,
-    strongest_rival,
-)
+from eos.report.page_text import SEARCHED, about, facts, first_searched, highlights, strongest_rival
 from eos.report.plans import PlanView, StepView
 from eos.report.profile import best_curves
 from eos.report.reproduction import Reproduction, by_setting, setting
 from eos.report.verdicts import verdicts
 from eos.searching.curves import Profile
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Artifact)
 MAIN = "main"
 GONE = 0xFFFF  # where a dropped token goes that leaves no trace
 DIGITS = 3
@@ -77,17 +70,19 @@ def _source(reproduction: Reproduction) -> dict[str, Any]:
     names = list(dict.fromkeys(study.name for study in reproduction.studies))
     studies = [study for name in names if (study := reproduction.study(name)) is not None]
     main, programmes = reproduction.study(MAIN), reproduction.all(Programme)
-    settings = [setting(group[0]) for group in by_setting(sorted(studies, key=_main_first))]
+    settings = [
+        setting(group[0]) for group in by_setting(sorted(studies, key=lambda own: own.name != MAIN))
+    ]
     files: list[Programme | Study] = [*programmes, *studies]
     return {
         "about": about(settings[0] if settings else {}, quick=any(x.quick for x in programmes)),
         "highlights": highlights(main) if main else [],
         "rival": strongest_rival(main) if main else None,
         "studies": [_study(study) for study in studies],
-        "trajectory": _trajectory(_first(reproduction.all(Trajectory))),
-        "examples": _examples(_first(reproduction.all(Examples))),
-        "verify": _verification(_first(reproduction.all(Verification))),
-        "profile": _profile(_first(reproduction.all(Profile))),
+        "trajectory": _first(reproduction, Trajectory, _trajectory),
+        "examples": _first(reproduction, Examples, _examples),
+        "verify": _first(reproduction, Verification, _verification),
+        "profile": _first(reproduction, Profile, _profile),
         "verdicts": [own.model_dump() for own in verdicts(reproduction)],
         "commands": list(dict.fromkeys(command for own in files for command in own.commands)),
         "facts": facts([own.environment for own in files], settings),
@@ -95,12 +90,10 @@ def _source(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def _main_first(study: Study) -> bool:
-    return study.name != MAIN
-
-
-def _first(files: Sequence[T]) -> T | None:
-    return files[0] if files else None
+def _first(reproduction: Reproduction, kind: type[T], write: Callable[[T], Any]) -> Any:
+    """Write the first file of a kind; None if there is none."""
+    files = reproduction.all(kind)
+    return write(files[0]) if files else None
 
 
 def _study(study: Study) -> dict[str, Any]:
@@ -161,10 +154,8 @@ def _step(step: StepView) -> dict[str, Any]:
     }
 
 
-def _trajectory(trajectory: Trajectory | None) -> dict[str, Any] | None:
+def _trajectory(trajectory: Trajectory) -> dict[str, Any]:
     """Turn a descent into columns: each group's values by step and site, each loss by step."""
-    if trajectory is None:
-        return None
     steps = trajectory.steps
     groups = list(steps[0].theta) if steps else []
     terms = list(steps[0].loss) if steps else []
@@ -181,9 +172,7 @@ def _rounded(values: Sequence[float]) -> list[float | str]:
     return [str(x) if x - x != 0 else round(x, DIGITS) for x in values]
 
 
-def _examples(examples: Examples | None) -> dict[str, Any] | None:
-    if examples is None:
-        return None
+def _examples(examples: Examples) -> dict[str, Any]:
     return {
         **examples.model_dump(mode="json", include={"num_layers", "visual_tokens"}),
         "plans": {b: plan_steps(own.plan) for b, own in examples.plans.items()},
@@ -236,9 +225,7 @@ def pairs(flows: Sequence[Flow]) -> str:
     return b64encode(pack(f"<{len(flat)}H", *flat)).decode()
 
 
-def _verification(found: Verification | None) -> list[dict[str, Any]] | None:
-    if found is None:
-        return None
+def _verification(found: Verification) -> list[dict[str, Any]]:
     kinds = {"Listing 3": found.listing, "exact limit": found.limits}
     return [
         {"of": kind, **check.model_dump(mode="json"), "passed": check.passed}
@@ -247,10 +234,8 @@ def _verification(found: Verification | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def _profile(profile: Profile | None) -> list[dict[str, Any]] | None:
+def _profile(profile: Profile) -> list[dict[str, Any]]:
     """Write the curve of the best score at each site."""
-    if profile is None:
-        return None
     return [
         {"layer": site, "score": name, "counts": counts, "means": means, "errors": errors}
         for site, (name, counts, means, errors) in best_curves(profile).items()

@@ -32,11 +32,8 @@ def first_searched(study: Study) -> dict[float | str, StudyRow]:
 
 def best_prior(study: Study, own: StudyRow) -> StudyRow | None:
     """Find the best prior method at a plan's budget that costs no more FLOPs."""
-    rivals = [
-        row
-        for row in prior_within(study, own.cost.flops_ratio)
-        if row.factors.get("budget") == own.factors["budget"]
-    ]
+    within = prior_within(study, own.cost.flops_ratio)
+    rivals = [row for row in within if row.factors.get("budget") == own.factors["budget"]]
     return max(rivals, key=lambda row: row.average.accuracy, default=None)
 
 
@@ -89,17 +86,11 @@ def facts(
     environments: Sequence[Mapping[str, Any]], settings: Sequence[Mapping[str, str]]
 ) -> list[tuple[str, str]]:
     """List commits, versions, machines, seeds and questions, each once."""
-    told = [
-        *(fact for own in environments for fact in _environment(own).items()),
-        *(
-            (
-                "questions",
-                f"{own['task']}, split {own['split']}, seed {own['seed']}, "
-                f"{own['questions a family']} a family: {own['families']}",
-            )
-            for own in settings
-        ),
-    ]
+    told = [fact for own in environments for fact in _environment(own).items()]
+    for own in settings:
+        which = f"{own['task']}, split {own['split']}, seed {own['seed']}"
+        many = f"{own['questions a family']} a family: {own['families']}"
+        told.append(("questions", f"{which}, {many}"))
     found: dict[str, list[str]] = {}
     for name, value in told:
         if value and value not in found.setdefault(name, []):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from eos.config import Artifact, ExtendedFloat, Frozen
+from eos.evaluation.study import StudyRow
 from eos.operator.regime import Regime, regime
 from eos.space.expected import Expected
 
@@ -86,6 +87,11 @@ class PlanView(Artifact):
         Such as ``{input, 0, 8}``.
         """
         return "{" + ", ".join(site(step.layer) for step in self.steps) + "}"
+
+
+def steps_of(row: StudyRow) -> tuple[StepView, ...]:
+    """Read the steps of a row's plan; none for the full model."""
+    return PlanView(**row.plan).steps if row.plan else ()
 
 
 def site(layer: int) -> str:

@@ -3,22 +3,21 @@
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
-from eos.report.layout import Grid, show_grid
+from eos.report.layout import Grid, show
+from eos.report.plans import site
 from eos.searching.curves import Profile
 
 
 def best_curves(profile: Profile) -> dict[int, tuple[str, list[int], list[float], list[float]]]:
     """Name each site's best scorer, with its counts, disagreements and their standard errors."""
     found = {}
-    for site in profile.sites:
-        curves = profile.curves(site)
+    for layer in profile.sites:
+        curves = profile.curves(layer)
         name = min(curves, key=lambda name: sum(point.mean for point in curves[name]))
         points = curves[name]
         columns = zip(*((p.keep, p.mean, p.stderr) for p in points), strict=True)
         keeps, means, errors = (list(column) for column in columns)
-        found[site] = (name, keeps, means, errors)
+        found[layer] = (name, keeps, means, errors)
     return found
 
 
@@ -28,19 +27,16 @@ def show_profile(profile: Profile, *, width: int | None = None) -> None:
     counts = next(iter(curves.values()))[1]
     title = "Disagreement with the full model after pruning at one site, best scorer"
     rows = []
-    for site, (name, _, means, errors) in curves.items():
+    for layer, (name, _, means, errors) in curves.items():
         cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(means, errors, strict=True)]
-        rows.append(["input" if site < 0 else str(site), name, *cells])
+        rows.append([site(layer), name, *cells])
     columns = ["after layer", "score", *(f"keep {count}" for count in counts)]
-    console = Console(width=width)
-    show_grid(console, Grid(columns, rows, title=title, keys=2))
     samples = max(point.samples for point in profile.points)
-    console.print(
+    note = (
         f"{profile.backbone}, {samples} samples of {profile.data.split()[0]} data, "
-        f"{profile.passes:.0f} forward passes of one sample through the full decoder",
-        highlight=False,
-        markup=False,
+        f"{profile.passes:.0f} forward passes of one sample through the full decoder"
     )
+    show([Grid(columns, rows, title=title, keys=2), note], width=width)
 
 
 def draw_profile(profile: Profile, path: Path) -> list[Path]:
@@ -53,9 +49,9 @@ def draw_profile(profile: Profile, path: Path) -> list[Path]:
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.subplots()
     curves = best_curves(profile)
-    for place, (site, (name, counts, means, errors)) in enumerate(curves.items()):
+    for place, (layer, (name, counts, means, errors)) in enumerate(curves.items()):
         shade = 0.15 + 0.75 * place / max(1, len(curves) - 1)
-        label = f"{'input' if site < 0 else site}: {name}"
+        label = f"{site(layer)}: {name}"
         axes.errorbar(
             counts, means, yerr=errors, marker=".", color=(shade, 0.35, 1 - shade), label=label
         )

@@ -1,31 +1,28 @@
 """The short report of `eos reproduce`: what the search found, and every method beside it."""
 
 from collections.abc import Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 
+from eos.evaluation.estimates import write_accuracy
 from eos.evaluation.reproduction import Trajectory
 from eos.evaluation.results import ResultRow, Results
-from eos.evaluation.study import FULL_ROW, Study, StudyRow
+from eos.evaluation.study import FULL_ROW, Study
+from eos.report.comparison import budget_of, method_name
 from eos.report.evaluation import markdown
 from eos.report.search import OPERATOR_COLUMNS, regime_rows
 from eos.space.plan import Plan
+from eos.tables import markdown_table
 
 
 def league(study: Study) -> tuple[Results, list[int]]:
     """Order rows by budget, then by accuracy; give the places of each budget's last row."""
     full = study.row(FULL_ROW)
-    groups: dict[float, list[StudyRow]] = {}
-    for row in study.rows:
-        if row.name != FULL_ROW:
-            budget = float(row.factors.get("budget", row.cost.final_tokens))
-            groups.setdefault(budget, []).append(row)
-    ordered = [
-        sorted(groups[budget], key=lambda row: -row.average.accuracy)
-        for budget in sorted(groups, reverse=True)
-    ]
-    ends = [sum(len(rows) for rows in ordered[:place]) for place in range(len(ordered))]
-    rows = (full, *(row for rows in ordered for row in rows))
-    return as_results(study, rows), ends
+    others = [row for row in study.rows if row.name != FULL_ROW]
+    others.sort(key=lambda row: (-budget_of(row), -row.average.accuracy))
+    changes = [budget_of(a) != budget_of(b) for a, b in pairwise(others)]
+    ends = [place for place, last in enumerate([True, *changes]) if last]
+    return as_results(study, [full, *others]), ends
 
 
 def as_results(study: Study, rows: Sequence[ResultRow]) -> Results:
@@ -38,17 +35,17 @@ def as_results(study: Study, rows: Sequence[ResultRow]) -> Results:
 
 def report(study: Study, folder: Path, *, use: str) -> str:
     """Write the page: what was found, how it does, how to use it."""
-    head = " | ".join(OPERATOR_COLUMNS)
     budgets = sorted({int(row.factors["budget"]) for row in study.rows if row.factors})[::-1]
     found = next(x for x in study.rows if x.searched and x.factors["budget"] == budgets[0])
     assert found.plan is not None
-    regimes = "\n".join(f"| {' | '.join(row)} |" for row in regime_rows(Plan(**found.plan)))
+    rows = regime_rows(Plan(**found.plan))
+    regimes = markdown_table(OPERATOR_COLUMNS, rows, align="l" * len(OPERATOR_COLUMNS))
     course = Trajectory.load(folder / "trajectory.json")
     results, _ = league(study)
     return (
         f"# A search on {study.backbone}\n\n"
         f"Found at {found.cost.final_tokens} final tokens:\n\n"
-        f"| {head} |\n|{'---|' * len(OPERATOR_COLUMNS)}\n{regimes}\n\n{stages(course)}\n"
+        f"{regimes}\n\n{stages(course)}\n"
         f"## Beside prior methods\n\n{glance(results, budgets)}\n{markdown(results)}\n"
         f"## Use the plan\n\n```python\n{use}```\n"
     )
@@ -59,38 +56,32 @@ def glance(results: Results, budgets: Sequence[int]) -> str:
     full, *others = results.rows
     found: dict[str, dict[int, ResultRow]] = {}
     for row in others:
-        name = row.name.partition("@")[0]
-        found.setdefault(name, {})[_nearest(row.cost.final_tokens, budgets)] = row
+        found.setdefault(method_name(row), {})[_nearest(row.cost.final_tokens, budgets)] = row
     most = budgets[0]
     ordered = sorted(found.items(), key=lambda pair: -pair[1][most].average.accuracy)
-    heads = "".join(f" FLOPs, {budget} tokens | accuracy, % |" for budget in budgets)
-    lines = [f"| method |{heads}", f"|---|{'---:|' * 2 * len(budgets)}"]
-    lines.append(f"| `{full.name}`, all tokens |" + f" 1.000 | {_accuracy(full)} |" * len(budgets))
-    for name, rows in ordered:
-        cells = [f"{rows[b].cost.flops_ratio:.3f} | {_accuracy(rows[b])}" for b in budgets]
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    head = ["method", *chain(*((f"FLOPs, {b} tokens", "accuracy, %") for b in budgets))]
+    lines = [[f"`{full.name}`, all tokens", *_pair(full) * len(budgets)]]
+    lines += [[f"`{name}`", *chain(*(_pair(rows[b]) for b in budgets))] for name, rows in ordered]
+    return markdown_table(head, lines) + "\n"
 
 
-def _accuracy(row: ResultRow) -> str:
-    return f"{row.average.accuracy:.1f} ± {row.average.stderr:.1f}"
+def _pair(row: ResultRow) -> tuple[str, str]:
+    return f"{row.cost.flops_ratio:.3f}", write_accuracy(row.average)
 
 
 def stages(course: Trajectory) -> str:
     """Write what each stage of the search found, as Markdown."""
-    lines = ["| budget | stage | plans tried | disagreement | passes | after layer: tokens left |"]
-    lines.append("|---:|---|---:|---:|---:|---|")
+    head = ["budget", "stage", "plans tried", "disagreement", "passes", "after layer: tokens left"]
+    rows = []
     for stage in course.stages:
         steps = ", ".join(f"{step['layer']}: {step['keep']}" for step in stage.steps)
-        lines.append(
-            f"| {stage.budget} | {stage.name} | {stage.tried} | {stage.disagreement:.4f} ± "
-            f"{stage.stderr:.4f} | {stage.passes:.0f} | {steps} |"
-        )
-    lines.append(
-        "\nDisagreement with the full model on the samples that the stage decided by, ± standard "
-        "error; passes: forward passes of one question through the full decoder so far."
+        far = f"{stage.disagreement:.4f} ± {stage.stderr:.4f}"
+        rows.append([stage.budget, stage.name, stage.tried, far, f"{stage.passes:.0f}", steps])
+    return (
+        f"{markdown_table(head, rows, align='rlrrrl')}\n\n"
+        "Disagreement with the full model on the samples that the stage decided by, ± standard "
+        "error; passes: forward passes of one question through the full decoder so far.\n"
     )
-    return "\n".join(lines) + "\n"
 
 
 def _nearest(tokens: int, budgets: Sequence[int]) -> int:

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
 from eos.estimates import Estimate
-from eos.report.layout import Grid, show_grid
+from eos.report.layout import Grid, show
 from eos.report.plans import StepView, operator_cells
 from eos.searching.result import SearchResult
 from eos.searching.run import skipped_files
@@ -25,22 +23,18 @@ def regime_rows(plan: Plan) -> list[list[str]]:
 
 def show_search(found: SearchResult, out: Path, *, width: int | None = None) -> None:
     """Print the found regime layer by layer, the plan's costs, and the discretisation gap."""
-    console = Console(width=width)
     title = "The searched operator at each layer that reduces"
     rows = regime_rows(found.plan)
-    show_grid(console, Grid(OPERATOR_COLUMNS, rows, title=title, left=("score", "regime")))
+    regimes = Grid(OPERATOR_COLUMNS, rows, title=title, left=("score", "regime"))
     cost = found.plan.expected
-    console.print(
+    note = (
         f"{found.plan.backbone}, {_origin(found)}: {cost.final_tokens} final tokens, "
         f"{cost.mean_tokens:.1f} mean entering a layer, FLOPs x{cost.flops_ratio:.3f}, KV cache "
-        f"x{cost.kv_bytes_ratio:.3f} (prefill with {cost.text_tokens} text tokens)",
-        highlight=False,
-        markup=False,
+        f"x{cost.kv_bytes_ratio:.3f} (prefill with {cost.text_tokens} text tokens)"
     )
-    show_grid(console, _stages_grid(found) if found.stages else _gaps_grid(found))
+    show([regimes, note, _stages_grid(found) if found.stages else _gaps_grid(found)], width=width)
     for line in closing(found, out):
-        # paths are not broken, so that they can be copied
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print(line)  # paths are not broken, so that they can be copied
 
 
 def closing(found: SearchResult, out: Path) -> list[str]:

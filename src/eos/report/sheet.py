@@ -6,7 +6,7 @@ gets commands for them, so that both have the same numbers.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eos.tables import markdown_table
 
@@ -48,7 +48,7 @@ class Sheet:
     blocks: Sequence[Block]
     notes: Sequence[str] = ()
     texts: Collection[str] = ()
-    spans: Sequence[tuple[str, int]] = field(default=())
+    spans: Sequence[tuple[str, int]] = ()
 
     @property
     def columns(self) -> str:
@@ -88,9 +88,7 @@ def markdown(sheet: Sheet) -> str:
         rows = [[_markdown_cell(cell) for cell in row] for row in block.rows]
         heads = [_escape_markdown(head) for head in sheet.heads]
         heading = [f"**{_escape_markdown(block.heading)}**", ""] if block.heading else []
-        first, _, *others = markdown_table(heads, rows)
-        ruler = "".join("---|" if column == "l" else "---:|" for column in sheet.columns)
-        lines += [*heading, first, f"|{ruler}", *others, ""]
+        lines += [*heading, markdown_table(heads, rows, align=sheet.columns), ""]
     for note in sheet.notes:
         lines += [_escape_markdown(note), ""]
     return "\n".join(lines)
@@ -169,13 +167,7 @@ def _escape_markdown(text: str) -> str:
 
 _SIGNS = {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",

@@ -7,31 +7,29 @@ several less the worst, which flatters small ranges. Claims whose study is missi
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from eos.config import Frozen
 from eos.evaluation.estimates import Difference, signed
-from eos.evaluation.study import FULL_ROW, Study, StudyRow, compare
+from eos.evaluation.study import Study, StudyRow, compare
 from eos.evaluation.verification import Verification
-from eos.report.comparison import budget_of, budgets_of
+from eos.report.comparison import budgets_of, reduced_at
 from eos.report.page_text import SEARCHED, prior_within
-from eos.report.plans import GREEK, PlanView
+from eos.report.plans import GREEK, steps_of
 from eos.report.reproduction import Reproduction
+from eos.tables import markdown_table
 
 SLIGHT = 1.0  # points that count as equal in practice
 NEAR = 1  # layers from the found one that count as its neighbourhood
 WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 
 
-class Finding(NamedTuple):
-    """Whether a claim holds (None: undecided), and the numbers."""
-
-    holds: bool | None
-    text: str
+# whether a claim holds (None: undecided), and the numbers; None if there are no numbers
+Finding: TypeAlias = tuple[bool | None, str] | None
 
 
 class Verdict(Frozen):
-    """A claim of the paper and what was found."""
+    """A claim of the paper, whether it holds (None: undecided), and the numbers."""
 
     claim: str
     holds: bool | None
@@ -41,24 +39,20 @@ class Verdict(Frozen):
 def verdicts(reproduction: Reproduction) -> list[Verdict]:
     """Judge every claim that the files of a reproduction allow."""
     found = {claim: judge(reproduction) for claim, judge in CLAIMS.items()}
-    return [
-        Verdict(claim=claim, holds=own.holds, text=own.text)
-        for claim, own in found.items()
-        if own is not None
-    ]
+    return [Verdict(claim=x, holds=own[0], text=own[1]) for x, own in found.items() if own]
 
 
 def as_markdown(found: Sequence[Verdict]) -> str:
     """Write verdicts as a table, and name the claims that have none."""
-    lines = ["| claim | verdict | numbers |", "|---|---|---|"]
-    lines += [f"| {own.claim} | **{WORDS[own.holds]}** | {own.text} |" for own in found]
+    rows = [[own.claim, f"**{WORDS[own.holds]}**", own.text] for own in found]
+    text = markdown_table(["claim", "verdict", "numbers"], rows, align="lll") + "\n"
     missing = [claim for claim in CLAIMS if claim not in {own.claim for own in found}]
     if missing:
-        lines += ["", f"Not judged, since their studies are missing: {'; '.join(missing)}."]
-    return "\n".join(lines) + "\n"
+        text += f"\nNot judged, since their studies are missing: {'; '.join(missing)}.\n"
+    return text
 
 
-def corners(reproduction: Reproduction) -> Finding | None:
+def corners(reproduction: Reproduction) -> Finding:
     """Prior methods are points of the operator's space."""
     checks = reproduction.one(Verification)
     if checks is None:
@@ -70,19 +64,19 @@ def corners(reproduction: Reproduction) -> Finding | None:
     text += f", largest discrepancy in float64 {max(exact):.0e}" if exact else ""
     text += f"; above the tolerance: {', '.join(failed)}" if failed else ""
     study = reproduction.study("reproduce")
-    for budget, own, unified in _pairs(study, "sparsevlm-v2-original", "sparsevlm-v2"):
+    rows = _pairs(study, "sparsevlm-v2-original", "sparsevlm-v2") if study else ()
+    for budget, own, unified in rows:
         text += f"; SparseVLM v2 as a point of the space less its own code at {budget}: "
         text += _points(compare(unified, own))
-    return Finding(not failed, text)
+    return not failed, text
 
 
-def hybrids(reproduction: Reproduction) -> Finding | None:
+def hybrids(study: Study) -> Finding:
     """The searched operators are interior points."""
-    study = reproduction.study("main")
-    if study is None or not _searched(study):
-        return None
     rows = [row for own in _searched(study).values() for row in own]
-    steps = [step for row in rows for step in PlanView.model_validate(row.plan).steps]
+    if not rows:
+        return None
+    steps = [step for row in rows for step in steps_of(row)]
     inside = sum(step.hybrid for step in steps)
     moving = sum(step.mass > 0 for step in steps)
     names = sorted({str(step.kind) for step in steps if not step.hybrid})
@@ -91,43 +85,38 @@ def hybrids(reproduction: Reproduction) -> Finding | None:
         f"paper's space, the others {' or '.join(names) or 'none'}; {moving} pass attention weight "
         "on, which the paper's space has not"
     )
-    return Finding(inside > len(steps) / 2, text)
+    return inside > len(steps) / 2, text
 
 
-def ahead(reproduction: Reproduction) -> Finding | None:
+def ahead(study: Study) -> Finding:
     """Found plans beat every prior method of equal or lower FLOPs, whatever it keeps."""
-    study = reproduction.study("main")
-    margins = _margins(study) if study else {}
+    margins = _margins(study)
     if not margins:
         return None
     text = "; ".join(f"at {b} {_points(own)} over {name}" for b, (name, own) in margins.items())
     behind = any(own.high < 0 for _, own in margins.values())
     holds = all(own.low > 0 for _, own in margins.values())
-    return Finding(False if behind else holds or None, text)
+    return False if behind else holds or None, text
 
 
-def margin_grows(reproduction: Reproduction) -> Finding | None:
+def margin_grows(study: Study) -> Finding:
     """The margin grows as the budget shrinks."""
-    study = reproduction.study("main")
-    margins = _margins(study) if study else {}
+    margins = _margins(study)
     if len(margins) < 2:
         return None
     first, *_, last = [own for _, own in margins.values()]
     apart = last.low > first.high or last.high < first.low
     text = ", ".join(f"{signed(own.points)} at {b}" for b, (_, own) in margins.items())
     text += " points over the best prior method of equal or lower FLOPs"
-    return Finding(last.points > first.points if apart else None, text)
+    return last.points > first.points if apart else None, text
 
 
-def parameters(reproduction: Reproduction) -> Finding | None:
+def parameters(study: Study) -> Finding:
     """τ and γ of the central reducer matter most."""
-    study = reproduction.study("operator")
-    if study is None:
-        return None
     ranges: dict[str, dict[int, Difference]] = {}
     for budget in budgets_of(study.rows):
         for name in GREEK:
-            own = [row for row in _at(study, budget) if row.factors.get("parameter") == name]
+            own = [row for row in reduced_at(study, budget) if row.factors.get("parameter") == name]
             if len(own) > 1:
                 ordered = sorted(own, key=lambda row: row.average.accuracy)
                 ranges.setdefault(name, {})[budget] = compare(ordered[-1], ordered[0])
@@ -141,21 +130,21 @@ def parameters(reproduction: Reproduction) -> Finding | None:
         f"{GREEK[name]} {means[name]:.1f}" for name in order
     )
     if not clear:
-        return Finding(None, f"{text} points, within their errors of each other")
-    return Finding(set(order[:2]) == {"tau", "gamma"}, f"{text} points")
+        return None, f"{text} points, within their errors of each other"
+    return set(order[:2]) == {"tau", "gamma"}, f"{text} points"
 
 
-def alignment(reproduction: Reproduction) -> Finding | None:
+def alignment(study: Study) -> Finding:
     """Without the alignment term the search finds worse plans.
 
     All weights together stand against none: the best of them would look better than it is.
     """
-    study = reproduction.study("alignment")
     found: dict[int, Difference] = {}
     texts = []
-    for budget in budgets_of(study.rows) if study else []:
-        assert study is not None
-        rows = {(row.factors["lambda_a"], row.factors["ce"]): row for row in _at(study, budget)}
+    for budget in budgets_of(study.rows):
+        rows = {
+            (row.factors["lambda_a"], row.factors["ce"]): row for row in reduced_at(study, budget)
+        }
         without = rows.pop((0.0, 1.0), None)
         weighted = [row for (_, ce), row in rows.items() if ce]
         if without is not None and weighted:
@@ -166,21 +155,18 @@ def alignment(reproduction: Reproduction) -> Finding | None:
         return None
     needed = any(own.low > 0 for own in found.values())
     harmful = any(own.high < 0 for own in found.values())
-    verdict = None if needed == harmful else needed
-    return Finding(verdict, f"mean of all weights less none: {'; '.join(texts)}")
+    holds = None if needed == harmful else needed
+    return holds, f"mean of all weights less none: {'; '.join(texts)}"
 
 
-def plateau(reproduction: Reproduction) -> Finding | None:
+def plateau(study: Study) -> Finding:
     """Accuracy hardly changes near the found layers, and falls far from them."""
-    study = reproduction.study("layers")
-    if study is None:
-        return None
     near: list[float] = []
     far: list[float] = []
     for budget in budgets_of(study.rows):
         base = study.row(f"{SEARCHED}@{budget}")
-        layers = [step.layer for step in PlanView.model_validate(base.plan).steps]
-        for row in _at(study, budget):
+        layers = [step.layer for step in steps_of(base)]
+        for row in reduced_at(study, budget):
             if "parameter" not in row.factors:
                 continue
             home = layers[int(str(row.factors["parameter"])[1:]) - 1]
@@ -194,14 +180,11 @@ def plateau(reproduction: Reproduction) -> Finding | None:
         f"average (worst {signed(min(near))}), by more {signed(fmean(far))} (worst "
         f"{signed(min(far))})"
     )
-    return Finding(fmean(near) > -SLIGHT and fmean(far) < fmean(near), text)
+    return fmean(near) > -SLIGHT and fmean(far) < fmean(near), text
 
 
-def one_plan(reproduction: Reproduction) -> Finding | None:
+def one_plan(study: Study) -> Finding:
     """One searched configuration serves all budgets."""
-    study = reproduction.study("budgets")
-    if study is None:
-        return None
     losses = {b: compare(one, own) for b, own, one in _pairs(study, SEARCHED, "eos-one")}
     if not losses:
         return None
@@ -210,34 +193,35 @@ def one_plan(reproduction: Reproduction) -> Finding | None:
     )
     holds = all(own.low > -SLIGHT for own in losses.values())
     worse = any(own.high < -SLIGHT for own in losses.values())
-    return Finding(False if worse else holds or None, text)
+    return False if worse else holds or None, text
 
 
-Judge: TypeAlias = Callable[[Reproduction], Finding | None]
-CLAIMS: dict[str, Judge] = {
+def _of(name: str, judge: Callable[[Study], Finding]) -> Callable[[Reproduction], Finding]:
+    """Judge by the study of a name; no verdict without it."""
+
+    def judged(reproduction: Reproduction) -> Finding:
+        study = reproduction.study(name)
+        return judge(study) if study else None
+
+    return judged
+
+
+CLAIMS: dict[str, Callable[[Reproduction], Finding]] = {
     "The corners are recovered": corners,
-    "Hybrid operators are found": hybrids,
-    "Found plans are ahead of every prior method of equal or lower FLOPs": ahead,
-    "The margin grows as the budget shrinks": margin_grows,
-    "τ and γ matter most": parameters,
-    "Alignment is needed": alignment,
-    "Placement has a plateau": plateau,
-    "One configuration serves all budgets": one_plan,
+    "Hybrid operators are found": _of("main", hybrids),
+    "Found plans are ahead of every prior method of equal or lower FLOPs": _of("main", ahead),
+    "The margin grows as the budget shrinks": _of("main", margin_grows),
+    "τ and γ matter most": _of("operator", parameters),
+    "Alignment is needed": _of("alignment", alignment),
+    "Placement has a plateau": _of("layers", plateau),
+    "One configuration serves all budgets": _of("budgets", one_plan),
 }
-
-
-def _at(study: Study, budget: int) -> list[StudyRow]:
-    return [row for row in study.rows if row.method != FULL_ROW and budget_of(row) == budget]
 
 
 def _searched(study: Study) -> dict[int, list[StudyRow]]:
     """List the default search's plans of every seed by budget, largest first."""
-    found: dict[int, list[StudyRow]] = {}
-    for budget in budgets_of(study.rows):
-        own = [row for row in _at(study, budget) if row.method == SEARCHED]
-        if own:
-            found[budget] = own
-    return found
+    budgets = budgets_of([row for row in study.rows if row.method == SEARCHED])
+    return {b: [row for row in reduced_at(study, b) if row.method == SEARCHED] for b in budgets}
 
 
 def _margins(study: Study) -> dict[int, tuple[str, Difference]]:
@@ -251,13 +235,10 @@ def _margins(study: Study) -> dict[int, tuple[str, Difference]]:
     return found
 
 
-def _pairs(
-    study: Study | None, first: str, second: str
-) -> Iterator[tuple[int, StudyRow, StudyRow]]:
+def _pairs(study: Study, first: str, second: str) -> Iterator[tuple[int, StudyRow, StudyRow]]:
     """Give the rows of two methods at each budget that has both."""
-    for budget in budgets_of(study.rows) if study else []:
-        assert study is not None
-        rows = {row.method: row for row in _at(study, budget)}
+    for budget in budgets_of(study.rows):
+        rows = {row.method: row for row in reduced_at(study, budget)}
         if {first, second} <= set(rows):
             yield budget, rows[first], rows[second]
 

@@ -18,7 +18,7 @@ from eos.report.figures.panels import (
     panel_title,
     point,
 )
-from eos.report.plans import GREEK, OMEGA, PlanView
+from eos.report.plans import GREEK, OMEGA, steps_of
 from eos.report.reproduction import Reproduction
 from eos.report.tables.budgets import ROBUSTNESS
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SLOTS = ("l1", "l2", "l3")
 CE_OFF = "CE off"
 ACCURACY = "accuracy, %"
 
@@ -99,7 +98,8 @@ def _slices(study: Study) -> list[PlotRow]:
     rows: list[PlotRow] = []
     for row in study.rows:
         if row.searched:
-            for slot in _slots(row):
+            for place in range(len(steps_of(row))):
+                slot = f"l{place + 1}"
                 own = point(row, AVERAGE, panel=slot, layer=_slot(row, slot))
                 rows.append({**own, "searched": 1})
         elif "parameter" in row.factors:
@@ -108,16 +108,11 @@ def _slices(study: Study) -> list[PlotRow]:
     return rows
 
 
-def _slots(row: StudyRow) -> list[str]:
-    return [f"l{place + 1}" for place in range(len(PlanView(**(row.plan or {})).steps))]
-
-
 def _slot(row: StudyRow, slot: str) -> float:
     """Find the layer of a reducer: as the study says, else in the plan; l3 is the last one."""
     if slot in row.factors:
         return float(row.factors[slot])
-    steps = PlanView(**(row.plan or {})).steps
-    return steps[-1 if slot == "l3" else int(slot[1:]) - 1].layer
+    return steps_of(row)[-1 if slot == "l3" else int(slot[1:]) - 1].layer
 
 
 def draw_layers(data: PlotData) -> "Figure":
@@ -214,7 +209,7 @@ def operator(reproduction: Reproduction) -> PlotData | None:
 
 def _central(row: StudyRow) -> dict[str, float]:
     """Read the central reducer's operator: the second of three, the first of two."""
-    steps = PlanView(**(row.plan or {})).steps
+    steps = steps_of(row)
     return steps[(len(steps) - 1) // 2].omega or {}
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from eos.evaluation.study import Study, StudyRow
-from eos.report.comparison import at_budget, budgets_of, paired, shown_families
+from eos.evaluation.study import Study, StudyRow, compare
+from eos.report.comparison import at_budget, budgets_of, shown_families
 from eos.report.drawing import (
     BLACK,
     GREY,
@@ -16,6 +16,7 @@ from eos.report.drawing import (
     title_panel,
 )
 from eos.report.figures.panels import (
+    AVERAGE,
     draw_full,
     draw_series,
     full_points,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 ONE = "eos-one"  # one plan rescaled to every budget
 CLASSICS = ("eos", ONE, "sparsevlm-v1", RIVAL, "tome", "pool")
-AVERAGE = "average"  # of all families
 LEFT = {ONE: "eos, one plan for all"}
 
 
@@ -64,7 +64,7 @@ def _margins(study: Study) -> list[PlotRow]:
 
 
 def _margin(own: StudyRow, other: StudyRow, budget: int, families: list[str]) -> PlotRow:
-    found = paired(own, other, families)
+    found = compare(own, other, families)
     return {
         "panel": "margin",
         "run": own.name,

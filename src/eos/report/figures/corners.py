@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from eos.evaluation.verification import Check, Verification
+from eos.evaluation.verification import Verification
 from eos.report.drawing import (
     BLACK,
     GREY,
@@ -32,12 +32,10 @@ def equivalence(reproduction: Reproduction) -> PlotData | None:
     found = reproduction.one(Verification)
     if found is None:
         return None
-    rows = [_row("listing", check) for check in found.listing]
-    return PlotData(rows + [_row("limits", check) for check in found.limits])
-
-
-def _row(panel: str, check: Check) -> PlotRow:
-    return {"panel": panel, **check.model_dump()}
+    panels = {"listing": found.listing, "limits": found.limits}
+    return PlotData(
+        [{"panel": x, **check.model_dump()} for x, checks in panels.items() for check in checks]
+    )
 
 
 def draw_equivalence(data: PlotData) -> "Figure":

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from eos.evaluation.results import ResultRow, Results
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
-from eos.report.comparison import budget_of
-from eos.report.drawing import (
-    BOTH,
-    GREEN,
-    GREY,
-    REGIMES,
-    PlotData,
-    PlotRow,
-    new_figure,
-    number,
-)
+from eos.report.comparison import budget_of, method_name
+from eos.report.drawing import BOTH, GREEN, GREY, REGIMES, PlotData, PlotRow, new_figure, number
 from eos.report.figures.naming import End, name_ends
 from eos.report.plans import PlanView, StepView
 from eos.report.reproduction import Reproduction, setting
@@ -102,11 +93,11 @@ def curve_rows(rows: Sequence[ResultRow]) -> Iterator[PlotRow]:
     Plans found at lower FLOPs are further points of the first search's line.
     """
     for row in rows:
-        full, name = row.name == FULL_ROW, row.name.partition("@")[0]
+        full = row.name == FULL_ROW
         cheap = isinstance(row, StudyRow) and "flops_of" in row.factors
         yield {
             "part": "curve",
-            "name": SEARCH if cheap else name,
+            "name": SEARCH if cheap else method_name(row),
             "method": FULL_LABEL if full else method_of(row),
             "searched": int(_searched(row)),
             "budget": row.cost.final_tokens if full else budget_of(row),
@@ -122,7 +113,7 @@ def method_of(row: ResultRow) -> str:
     """Name what made a row's plan."""
     if isinstance(row, StudyRow):
         return row.method
-    return SEARCH if _searched(row) else row.name.partition("@")[0]
+    return SEARCH if _searched(row) else method_name(row)
 
 
 def _searched(row: ResultRow) -> bool:

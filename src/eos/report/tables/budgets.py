@@ -55,25 +55,15 @@ def _by_columns(
     groups = [info.group for info in studies[0].families.values()]
     spans = [("", 3), *((group, groups.count(group)) for group in dict.fromkeys(groups))]
     spans.append(("averages", len(columns) - len(groups)))
-    return Sheet(
-        label,
-        title,
-        ["method", *COST_HEADS, *columns],
-        blocks_by_setting(studies, make),
-        notes=[*notes_of(studies), BOLD_RULE],
-        spans=spans,
-    )
+    heads, notes = ["method", *COST_HEADS, *columns], [*notes_of(studies), BOLD_RULE]
+    return Sheet(label, title, heads, blocks_by_setting(studies, make), notes=notes, spans=spans)
 
 
 def _budget_blocks(study: Study) -> list[Block]:
-    columns = columns_of(study)
-    blocks = []
+    scores, blocks = score_cells(study, columns_of(study)), []
     for budget in budgets_of(study.rows):
         rows = at_budget(study, budget)
-        cells = [
-            [method_name(row), *cost_cells(row), *scores]
-            for row, scores in zip(rows, score_cells(rows, columns), strict=True)
-        ]
+        cells = [[code(method_name(row)), *cost_cells(row), *scores[row.name]] for row in rows]
         blocks.append(Block(f"{budget} final tokens", cells))
     return blocks
 
@@ -85,7 +75,7 @@ def _margin_blocks(study: Study) -> list[Block]:
         rows = at_budget(study, budget)
         rival = next((row for row in rows if row.method == RIVAL), None)
         margins = [
-            [code(f"{row.name.partition('@')[0]} − {RIVAL}"), plain(""), plain("")]
+            [code(f"{method_name(row)} − {RIVAL}"), plain(""), plain("")]
             + [difference_cell(row, rival, families) for families in columns.values()]
             for row in rows
             if row.searched and rival is not None
@@ -99,32 +89,23 @@ def robustness(reproduction: Reproduction, label: str) -> list[Sheet]:
     sheets = []
     for group in by_setting(answering(reproduction, label)):
         budgets = budgets_of([row for study in group for row in study.rows])
-        sheets.append(
-            Sheet(
-                label,
-                "Cross-budget robustness",
-                ["method", *(f"r = {budget}" for budget in budgets)],
-                blocks_by_setting(group, _robustness_blocks),
-                notes=[*notes_of(group), BOLD_RULE],
-            )
-        )
+        heads = ["method", *(f"r = {budget}" for budget in budgets)]
+        blocks, notes = blocks_by_setting(group, _robustness_blocks), [*notes_of(group), BOLD_RULE]
+        sheets.append(Sheet(label, "Cross-budget robustness", heads, blocks, notes=notes))
     return sheets
 
 
 def _robustness_blocks(study: Study) -> list[Block]:
     shown = shown_families(study, ROBUSTNESS)
     blocks = [_robustness_block(study, family_title(study, name), name, [name]) for name in shown]
-    blocks.append(
-        _robustness_block(study, "average over all families", "average", list(study.families))
-    )
+    every = list(study.families)
+    blocks.append(_robustness_block(study, "average over all families", "average", every))
     costs = [
         [code(method), *(_cost(rows.get(budget)) for budget in budgets_of(study.rows))]
         for method, rows in _by_method(study).items()
     ]
-    return [
-        *blocks,
-        Block("FLOPs relative to the full model · mean tokens entering a layer", costs),
-    ]
+    heading = "FLOPs relative to the full model · mean tokens entering a layer"
+    return [*blocks, Block(heading, costs)]
 
 
 def _robustness_block(study: Study, heading: str, column: str, families: list[str]) -> Block:
@@ -148,7 +129,7 @@ def _by_method(study: Study) -> dict[str, dict[int, StudyRow]]:
     }
     for row in study.rows:
         if row.method != FULL_ROW:
-            found.setdefault(row.name.partition("@")[0], {})[budget_of(row)] = row
+            found.setdefault(method_name(row), {})[budget_of(row)] = row
     return found
 
 

@@ -2,57 +2,22 @@
 
 import json
 from importlib.resources import files
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from eos.evaluation.study import Study, StudyRow
-from eos.report.comparison import (
-    at_budget,
-    blocks_by_setting,
-    budget_of,
-    budgets_of,
-    notes_of,
-)
+from eos.report.comparison import at_budget, blocks_by_setting, budget_of, budgets_of, notes_of
 from eos.report.figures.overview import searched_plans
-from eos.report.plans import GREEK, OMEGA, PlanView, StepView, operator_cells, site
+from eos.report.plans import GREEK, OMEGA, PlanView, StepView, operator_cells, site, steps_of
 from eos.report.reproduction import Reproduction
 from eos.report.sheet import Block, Sheet, SheetCell, code, plain
 from eos.report.tables.budgets import RIVAL
 
 CONFIGS = Path(str(files("eos"))) / "configs"
-METHODS = CONFIGS / "methods.json"  # made by describe_methods
+METHODS = CONFIGS / "methods.json"  # made by `python -m tests.test_report_tables`
 SLOTS = 3  # C, the most layers that may reduce
-
-
-def describe_methods() -> list[dict[str, Any]]:
-    """Describe every preset as data; imports the methods, and so torch.
-
-    ``configs/methods.json`` holds what this gives, so that reports need no torch.
-    """
-    from eos.methods.registry import METHODS as KNOWN
-
-    return [
-        {
-            "method": method,
-            "paper": own.paper,
-            "preset": preset.name,
-            "score": preset.score,
-            "layers": list(preset.layers),
-            "published": {str(label): list(kept) for label, kept in preset.published.items()},
-            "operator": _written(preset.steps([0], [1])[0]["operator"]),
-        }
-        for method, own in KNOWN.items()
-        for preset in own.presets
-    ]
-
-
-def _written(operator: dict[str, Any]) -> dict[str, Any]:
-    """Write an operator as plans do: with its kind, infinities as text."""
-    numbers = {key: str(x) if x in (inf, -inf) else x for key, x in operator.items()}
-    return {"kind": "unified", **numbers}
 
 
 def unification(reproduction: Reproduction, label: str) -> list[Sheet]:
@@ -66,16 +31,9 @@ def unification(reproduction: Reproduction, label: str) -> list[Sheet]:
         "at the smallest label. A dash: the parameter does not act, or the authors' own operator "
         "does more than a point of the unified one."
     ]
-    return [
-        Sheet(
-            label,
-            "Prior methods as fixed points in the search space",
-            heads,
-            [Block("", rows)],
-            notes=notes,
-            texts=("layers", "budget", "score", "regime", "searchable"),
-        )
-    ]
+    title = "Prior methods as fixed points in the search space"
+    texts = ("layers", "budget", "score", "regime", "searchable")
+    return [Sheet(label, title, heads, [Block("", rows)], notes=notes, texts=texts)]
 
 
 def _preset_cells(preset: dict[str, Any]) -> list[str]:
@@ -107,16 +65,9 @@ def per_layer(reproduction: Reproduction, label: str) -> list[Sheet]:
     ]
     heads = ["slot", "layer", "keep", "score", *GREEK.values(), "regime"]
     notes = ["A dash: the parameter does not act at the prune corner."]
-    return [
-        Sheet(
-            label,
-            "Searched operator regime at each reducing layer",
-            heads,
-            blocks,
-            notes=notes,
-            texts=("layer", "score", "regime"),
-        )
-    ]
+    title = "Searched operator regime at each reducing layer"
+    texts = ("layer", "score", "regime")
+    return [Sheet(label, title, heads, blocks, notes=notes, texts=texts)]
 
 
 def _plan_heading(plan: PlanView, budget: int) -> str:
@@ -131,14 +82,9 @@ def _plan_rows(plan: PlanView) -> list[list[SheetCell]]:
     rows = []
     for slot, step in enumerate(plan.steps, start=1):
         *numbers, label = operator_cells(step)
-        cells = [
-            plain(f"l{slot}"),
-            plain(site(step.layer)),
-            plain(str(step.keep)),
-            code(step.score),
-        ]
         numbers = [number.replace("-", "−") for number in numbers]
-        rows.append([*cells, *map(plain, numbers), plain(label)])
+        first = [f"l{slot}", site(step.layer), str(step.keep)]
+        rows.append([*map(plain, first), code(step.score), *map(plain, [*numbers, label])])
     return rows
 
 
@@ -147,29 +93,12 @@ def constraints(reproduction: Reproduction, label: str) -> list[Sheet]:
     studies = [study for study in reproduction.studies if study.name == "main"]
     if not studies:
         return []
-    heads = [
-        "plan",
-        "final tokens",
-        "limit B",
-        "reducing layers",
-        "limit C",
-        "FLOPs",
-        "limit F",
-        "active",
-    ]
-    return [
-        Sheet(
-            label,
-            "One-sided constraints: an active one is exceeded",
-            heads,
-            blocks_by_setting(studies, _constraint_blocks),
-            texts=("active",),
-            notes=[
-                f"F: FLOPs of {RIVAL} at the same budget, relative to the full model's.",
-                *notes_of(studies),
-            ],
-        )
-    ]
+    heads = ["plan", "final tokens", "limit B", "reducing layers", "limit C", "FLOPs", "limit F"]
+    blocks = blocks_by_setting(studies, _constraint_blocks)
+    limit = f"F: FLOPs of {RIVAL} at the same budget, relative to the full model's."
+    notes = [limit, *notes_of(studies)]
+    title = "One-sided constraints: an active one is exceeded"
+    return [Sheet(label, title, [*heads, "active"], blocks, notes=notes, texts=("active",))]
 
 
 def _constraint_blocks(study: Study) -> list[Block]:
@@ -182,7 +111,7 @@ def _constraint_blocks(study: Study) -> list[Block]:
 
 
 def _constraint_cells(row: StudyRow, limit: float | None) -> list[SheetCell]:
-    cost, steps = row.cost, len(PlanView(**row.plan).steps) if row.plan else 0
+    cost, steps = row.cost, len(steps_of(row))
     over = {
         "token budget": cost.final_tokens > budget_of(row),
         "layers": steps > SLOTS,
@@ -203,19 +132,12 @@ def hyperparameters(reproduction: Reproduction, label: str) -> list[Sheet]:
     known = json.loads((CONFIGS / "search-keys.json").read_text(encoding="utf-8"))
     defaults = {entry["key"]: entry["default"] for entry in known}
     keys = list(dict.fromkeys(key for own in configs.values() for key in own))
-    rows = [
-        [
-            code(key),
-            plain(defaults.get(key, "")),
-            *(plain(own.get(key, "")) for own in configs.values()),
-        ]
-        for key in keys
-    ]
+    columns = [defaults, *configs.values()]
+    rows = [[code(key), *(plain(own.get(key, "")) for own in columns)] for key in keys]
     notes = ["An empty cell: the default. Every key and its meaning: docs/cli.md."]
     heads = ["key", "default", *configs]
-    texts = heads[1:]
     title = "Hyperparameters of the searches"
-    return [Sheet(label, title, heads, [Block("", rows)], notes=notes, texts=texts)]
+    return [Sheet(label, title, heads, [Block("", rows)], notes=notes, texts=heads)]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:

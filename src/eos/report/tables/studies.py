@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eos.evaluation.estimates import write_accuracy, write_difference, write_interval
-from eos.evaluation.results import Results
+from eos.evaluation.results import WRITTEN, Results
 from eos.evaluation.study import FULL_ROW, Study, StudyRow
 from eos.report.comparison import (
     BOLD_RULE,
@@ -16,8 +16,9 @@ from eos.report.comparison import (
     cost_cells,
     difference_cell,
     family_title,
+    members_of,
     notes_of,
-    score_cells_by_name,
+    score_cells,
     shown_families,
 )
 from eos.report.figures.overview import TWIN
@@ -64,27 +65,15 @@ def _reproduced_blocks(study: Study) -> list[Block]:
     _, originals, special, searched = parts.values()
     for row in study.rows:
         if row.method != FULL_ROW:
-            (
-                searched if row.searched else originals if row.method.endswith(TWIN) else special
-            ).append(row)
-    scores = score_cells_by_name(study, columns)
-    return [
-        Block(
-            heading,
-            [
-                [
-                    code(row.name),
-                    plain(_setting(row)),
-                    *cost_cells(row),
-                    *scores[row.name],
-                    _match(study, row),
-                ]
-                for row in rows
-            ],
-        )
-        for heading, rows in parts.items()
-        if rows
-    ]
+            unsearched = originals if row.method.endswith(TWIN) else special
+            (searched if row.searched else unsearched).append(row)
+    scores = score_cells(study, columns)
+
+    def cells(row: StudyRow) -> list[SheetCell]:
+        first = [code(row.name), plain(_setting(row)), *cost_cells(row)]
+        return [*first, *scores[row.name], _match(study, row)]
+
+    return [Block(heading, [cells(row) for row in rows]) for heading, rows in parts.items() if rows]
 
 
 def _setting(row: StudyRow) -> str:
@@ -142,10 +131,9 @@ def _placement_blocks(study: Study) -> list[Block]:
     rows = []
     for row in study.rows:
         plan = PlanView(**row.plan) if row.plan else None
-        moved = base is not None and row is not base and plan is not None
+        moved = base if row is not base and plan else None
         deltas = [
-            difference_cell(row, base, own) if moved and base else plain("–")
-            for own in ([family], every)
+            difference_cell(row, moved, own) if moved else plain("–") for own in ([family], every)
         ]
         scores = [plain(write_accuracy(score)) for score in (row.families[family], row.average)]
         known = [str(row.factors[x]) for x in ("perturbation", "flops") if x in row.factors]
@@ -159,17 +147,15 @@ def _placement_blocks(study: Study) -> list[Block]:
 def any_study(study_group: Sequence[Study], label: str) -> Sheet:
     """Write a study that has no table of its own: its factors, costs and scores."""
     study = study_group[0]
-    factors = list(
-        dict.fromkeys(key for own in study_group for row in own.rows for key in row.factors)
-    )
+    rows = [row for own in study_group for row in own.rows]
+    factors = list(dict.fromkeys(key for row in rows for key in row.factors))
     groups = list(study.row(FULL_ROW).groups)
     heads = ["run", *factors, *COST_HEADS, *groups, "average", "difference to full", "95%"]
 
     def blocks(own: Study) -> list[Block]:
-        columns = {group: _members(own, group) for group in groups} | {
-            "average": list(own.families)
-        }
-        scores = score_cells_by_name(own, columns)
+        columns = {group: members_of(own, group) for group in groups}
+        columns["average"] = list(own.families)
+        scores = score_cells(own, columns)
         return [Block("", [cells(row, scores[row.name]) for row in own.rows])]
 
     def cells(row: StudyRow, scores: Sequence[SheetCell]) -> list[SheetCell]:
@@ -181,10 +167,6 @@ def any_study(study_group: Sequence[Study], label: str) -> Sheet:
     return Sheet(label, study.title, heads, blocks_by_setting(study_group, blocks), notes=notes)
 
 
-def _members(study: Study, group: str) -> list[str]:
-    return [name for name, info in study.families.items() if info.group == group]
-
-
 def _factor(row: StudyRow, key: str) -> str:
     value = row.factors.get(key, "")
     return value if isinstance(value, str) else f"{value:g}"
@@ -192,22 +174,12 @@ def _factor(row: StudyRow, key: str) -> str:
 
 def plain_results(results: Results, label: str) -> Sheet:
     """Write the results of `eos eval`, which have no scores of single questions: none is bold."""
-    heads = [
-        "run",
-        "final tokens",
-        *COST_HEADS,
-        *results.families,
-        "average",
-        "difference to full",
-        "95%",
-    ]
+    averages = ("average", "difference to full", "95%")
+    heads = ["run", "final tokens", *COST_HEADS, *results.families, *averages]
     rows = [
         [code(row.name), plain(str(row.cost.final_tokens)), *cost_cells(row)]
         + [plain(write_accuracy(row.families[name])) for name in results.families]
-        + [
-            plain(write(row.average))
-            for write in (write_accuracy, write_difference, write_interval)
-        ]
+        + [plain(write(row.average)) for write in WRITTEN]
         for row in results.rows
     ]
     counts = ", ".join(f"{name} {info.n}" for name, info in results.families.items())
@@ -216,10 +188,5 @@ def plain_results(results: Results, label: str) -> Sheet:
         f"{results.visual_tokens} visual tokens; task {results.task}, split {results.split}, seed "
         f"{results.seed}; n: {counts}. Accuracy in percent ± standard error. {results.note}"
     ]
-    return Sheet(
-        label,
-        f"Results of {results.backbone} on {results.task}",
-        heads,
-        [Block("", rows)],
-        notes=notes,
-    )
+    title = f"Results of {results.backbone} on {results.task}"
+    return Sheet(label, title, heads, [Block("", rows)], notes=notes)
