@@ -32,6 +32,7 @@ def _step_row(step: StepView, budget: int) -> PlotRow:
         "score": step.score,
         "step": step.label,
         **(step.omega or {}),
+        "mass": step.mass,
     }
 
 
@@ -59,5 +60,6 @@ def _words(row: PlotRow) -> str:
     """Write a step in one line."""
     known = {sign: round(number(row, name), 2) for name, sign in GREEK.items() if name in row}
     numbers = [f"{sign} {brief(value)}" for sign, value in known.items()]
+    numbers += [f"mass {brief(number(row, 'mass'))}"] if number(row, "mass") else []
     where = site(int(number(row, "layer")))
     return f"{where}: {row['score']} · {' '.join(numbers) or row['step']}"
