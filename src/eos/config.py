@@ -6,7 +6,7 @@ carries ``"schema": "eos.<kind>/<n>"``.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from math import isnan
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, get_args
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
 from eos.errors import ConfigError, EosError, numbered
@@ -62,13 +63,7 @@ class Artifact(Checked):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read and check a JSON file, or a YAML file by its suffix."""
-        form, parse = ("YAML", yaml.safe_load) if _is_yaml(path) else ("JSON", json.loads)
-        try:
-            data = parse(Path(path).read_text(encoding="utf-8"))
-        except OSError as failure:
-            raise cls.error(f"cannot read {path}: {failure.strerror}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, yaml.YAMLError) as failure:
-            raise cls.error(f"{path} is not {form}: {failure}") from None
+        data = _read(path, cls.error)
         if not isinstance(data, dict):
             raise cls.error(f"{path}: expected keys with values, found {type(data).__name__}")
         try:
@@ -86,20 +81,22 @@ class Artifact(Checked):
         return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def _is_yaml(path: str | Path) -> bool:
-    return Path(path).suffix in (".yaml", ".yml")
-
-
 def read_schema(path: str | Path) -> str:
     """Read which schema a JSON or YAML file names; "None" if it names none."""
-    form, parse = ("YAML", yaml.safe_load) if _is_yaml(path) else ("JSON", json.loads)
-    try:
-        data = parse(Path(path).read_text(encoding="utf-8"))
-    except OSError as failure:
-        raise ConfigError(f"cannot read {path}: {failure.strerror}") from None
-    except (ValueError, yaml.YAMLError) as failure:
-        raise ConfigError(f"{path} is not {form}: {failure}") from None
+    data = _read(path, ConfigError)
     return str(data.get("schema")) if isinstance(data, dict) else "none"
+
+
+def _read(path: str | Path, error: type[EosError]) -> Any:
+    """Parse a YAML file by its suffix, any other as JSON."""
+    is_yaml = Path(path).suffix in (".yaml", ".yml")
+    form, parse = ("YAML", yaml.safe_load) if is_yaml else ("JSON", json.loads)
+    try:
+        return parse(Path(path).read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise error(f"cannot read {path}: {failure.strerror}") from None
+    except (ValueError, yaml.YAMLError) as failure:
+        raise error(f"{path} is not {form}: {failure}") from None
 
 
 # pydantic names the branch of a union that it tried
@@ -125,7 +122,7 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
         own = [_of_another_kind(problem, error["loc"], model) for problem in raised.problems]
         return [f"{where}{_link(problem)}{problem}" for problem in own]
     if error["type"] == "extra_forbidden":
-        known = _keys_at(model, error["loc"][:-1])
+        known = list(_fields(_find(model, error["loc"][:-1])[0]))
         close = get_close_matches(str(error["loc"][-1]), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
         return [f"{where}: unknown key; {hint}"]
@@ -139,7 +136,8 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
 def _of_another_kind(problem: str, location: tuple[str | int, ...], model: type[BaseModel]) -> str:
     """Say which kind of a union an unknown key belongs to, if it is another one's."""
     key, _, message = problem.partition(": ")
-    kinds = _kinds_with(model, (*location, key)) if message.startswith("unknown key") else []
+    branches = _find(model, location)[1] if message.startswith("unknown key") else []
+    kinds = [kind for branch in branches if key in branch.model_fields for kind in _kinds(branch)]
     outer = ".".join(str(part) for part in location if part not in _TAGS)
     return f"{key}: unknown key; it belongs to {outer}.kind={kinds[0]}" if kinds else problem
 
@@ -157,30 +155,22 @@ class ProblemsError(ValueError):
         self.problems = problems
 
 
-def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """List the keys that are known at a location inside a model."""
+def _find(
+    model: type[BaseModel], location: Sequence[str | int]
+) -> tuple[type[BaseModel], list[type[BaseModel]]]:
+    """Find the model at a location inside another, and the models of the union there."""
     branches: list[type[BaseModel]] = []
     for part in location:
-        if isinstance(part, int):
-            continue
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        fields = _fields(model)
         if part in fields:
             branches = models_in(fields[part].annotation)
             model = branches[0] if branches else model
         model = next((x for x in branches if _kinds(x) == (part,)), model)
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return model, branches
 
 
-def _kinds_with(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """List the kinds of the value at a location, a union, that do have its last key."""
-    *way, key = (part for part in location if part not in _TAGS)
-    branches: list[type[BaseModel]] = []
-    for part in way:
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        if part in fields:
-            branches = models_in(fields[part].annotation)
-            model = branches[0] if branches else model
-    return [kind for branch in branches if key in branch.model_fields for kind in _kinds(branch)]
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
