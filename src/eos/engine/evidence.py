@@ -91,14 +91,15 @@ def evidence_of(
         evidence = _with_vision(evidence, vision)
     if reading.attention is not None and reading.rows is not None:
         assert reading.counted is not None
-        attention = _columns(of(reading.attention), places)
+        attention = of(reading.attention).take_along_dim(places[:, None, None], dim=3)
         evidence = replace(evidence, attention=attention, rows=of(reading.counted))
         if reading.rotary is not None:
             cos, sin = (of(x) for x in reading.rotary)
             gravity = rope_gravity(cos, sin, of(reading.rows), places)
             evidence = replace(evidence, gravity=gravity)
     if reading.keys is not None:
-        evidence = replace(evidence, keys=_at(of(reading.keys), places))
+        keys = of(reading.keys).take_along_dim(places[:, None, :, None], dim=2)
+        evidence = replace(evidence, keys=keys)
     if reading.text is not None:
         normed, norms = (of(x) for x in reading.text)
         evidence = replace(evidence, text=(normed, norms, take(normed, places)))
@@ -170,15 +171,3 @@ def _rows(kind: Rows, prompt: Prompt, stage: Stage) -> tuple[Tensor, Tensor]:
     mask = prompt.raters if kind == "raters" else prompt.question
     assert mask is not None
     return listed(mask.gather(1, slots))
-
-
-def _columns(attention: Tensor, places: Tensor) -> Tensor:
-    """Pick the visual keys of ``[B, H, R, T]``."""
-    index = places[:, None, None].expand(-1, *attention.shape[1:3], -1)
-    return attention.gather(3, index)
-
-
-def _at(keys: Tensor, places: Tensor) -> Tensor:
-    """Pick the visual rows of keys ``[B, G, T, E]``."""
-    index = places[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[-1])
-    return keys.gather(2, index)

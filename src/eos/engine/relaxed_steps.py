@@ -110,9 +110,7 @@ def site_weights(
 
 def weighed(stage: Stage, places: Tensor, factors: Tensor) -> Stage:
     """Multiply the weights at ``places`` ``[B, N]`` by ``factors``."""
-    before = stage.weights
-    if before is None:
-        before = torch.ones(stage.slots.shape, dtype=factors.dtype, device=factors.device)
+    before = stage.weights_or_ones(factors.dtype)
     return replace(stage, weights=before * torch.ones_like(before).scatter(1, places, factors))
 
 

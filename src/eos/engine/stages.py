@@ -44,6 +44,12 @@ class Stage:
         """Whether some tokens are kept for their derivative only."""
         return self.weights is not None and not bool((self.weights > 0).all())
 
+    def weights_or_ones(self, dtype: torch.dtype) -> Tensor:
+        """Attention weights, ``[B, T']``; ones in ``dtype`` if there are none."""
+        if self.weights is None:
+            return torch.ones_like(self.slots, dtype=dtype)
+        return self.weights
+
     def to(self, like: Tensor) -> "Stage":
         """Move to the device of ``like``."""
         if self.slots.device == like.device:
@@ -83,9 +89,9 @@ def at_stage(backbone: Backbone, call: LayerCall, stage: Stage) -> LayerCall:
         rotary = backbone.rotary(call.states, stage.positions, call.index)
         return replace(call, mask=mask, rotary=rotary, position_ids=stage.positions)
     # a model spread over devices leaves these tensors where they were made
-    cos, sin = (take(x.expand(len(slots), -1, -1), slots.to(x.device)) for x in call.rotary)
+    cos, sin = (take(x, slots.to(x.device)) for x in call.rotary)
     if ids is not None:
-        ids = ids.expand(len(slots), -1).gather(1, slots.to(ids.device))
+        ids = ids.take_along_dim(slots.to(ids.device), dim=1)
     return replace(call, mask=mask, rotary=(cos, sin), position_ids=ids)
 
 
@@ -96,9 +102,7 @@ def places_of(mask: Tensor) -> Tensor:
 
 def heavier(stage: Stage, places: Tensor, added: Tensor) -> Tensor:
     """Add to the attention weights of the tokens at ``places`` ``[B, K]``: all, ``[B, T']``."""
-    before = stage.weights
-    if before is None:
-        before = torch.ones_like(stage.slots, dtype=added.dtype)
+    before = stage.weights_or_ones(added.dtype)
     return before.scatter_add(1, places, added.to(before.dtype))
 
 
@@ -108,9 +112,7 @@ def joined(stage: Stage, outcomes: Iterable[tuple[Group, Outcome]]) -> tuple[Sta
     for group, outcome in outcomes:
         stays = group.put(stays, outcome.stays)
         if outcome.weights is not None:
-            before = stage.weights
-            if before is None:
-                before = torch.ones_like(stage.slots, dtype=outcome.weights.dtype)
+            before = stage.weights_or_ones(outcome.weights.dtype)
             stage = replace(stage, weights=group.put(before, outcome.weights))
     return stage, stays if stage.filler is None else stays & ~stage.filler
 

@@ -155,8 +155,9 @@ class Backbone:
 
     def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
-        layer, device = self.layers[call.index], self._device(call.index)
-        cos, sin = (take(_per_sample(x, rows), rows.to(x.device)).to(device) for x in call.rotary)
+        layer = self.layers[call.index]
+        device = device_of(layer)
+        cos, sin = (take(x, rows.to(x.device)).to(device) for x in call.rotary)
         with gathered(layer):
             normed = layer.input_layernorm(take(call.states, rows).to(device))
             return _rotated(_heads(layer.self_attn, "q", normed), (cos, sin))
@@ -169,7 +170,8 @@ class Backbone:
             cached = call.cache.layers[call.index].keys
             if cached is not None and cached.shape[-2] == call.states.shape[1]:
                 return cached
-        layer, device = self.layers[call.index], self._device(call.index)
+        layer = self.layers[call.index]
+        device = device_of(layer)
         cos, sin = (x.to(device) for x in call.rotary)
         with gathered(layer):
             normed = layer.input_layernorm(call.states.to(device))
@@ -204,9 +206,6 @@ class Backbone:
                 position_embeddings=call.rotary,
             )
         return states
-
-    def _device(self, layer: int) -> torch.device:
-        return device_of(self.layers[layer])
 
 
 def load_backbone(
@@ -278,16 +277,11 @@ def _rotated(states: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
     return states * cos + torch.cat([-second, first], dim=-1) * sin
 
 
-def _per_sample(values: Tensor, rows: Tensor) -> Tensor:
-    return values.expand(rows.shape[0], -1, -1)
-
-
 def _allowed(mask: Tensor | None, rows: Tensor, tokens: int) -> Tensor:
     """Mask of keys that each query row may attend to, ``[B, 1, R, T]``, from any mask form."""
     mask = None if mask is None else mask.to(rows.device)
     if mask is not None and mask.ndim == 4:
-        index = rows[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
-        picked = mask.expand(rows.shape[0], -1, -1, -1).gather(2, index)
+        picked = mask.take_along_dim(rows[:, None, :, None], dim=2)
         return picked if picked.dtype == torch.bool else picked >= 0
     causal = torch.arange(tokens, device=rows.device) <= rows[..., None]
     if mask is not None:
