@@ -10,7 +10,7 @@ from pydantic import Field
 from eos.config import Frozen
 from eos.evaluation.estimates import Score, macro, score
 from eos.evaluation.totals import Total
-from eos.space.expected import Expected
+from eos.sizes import Expected
 
 
 class FamilyInfo(Frozen):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from eos.config import Artifact, ExtendedFloat, Frozen
 from eos.operator.regime import Regime, regime
-from eos.space.expected import Expected
+from eos.sizes import Expected
 
 OMEGA = ("gamma", "tau", "theta", "rho", "nu")
 GREEK = dict(zip(OMEGA, "γτθρν", strict=True))
