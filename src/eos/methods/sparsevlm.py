@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.methods import Method, Preset
+from eos.methods import TOKENS, Method, Preset
 from eos.operator.combine import Combined, OwnOperator
 from eos.operator.scorers import Evidence, Scorer, given
 from eos.operator.select import highest, select
 from eos.tokens import take
 
-VISUAL_TOKENS = 576  # of LLaVA-1.5, which all published counts are for
 STAGE_LAYERS = (2, 6, 15)  # tokens are reduced after these layers
 STRONG_HEADS = 14  # that SparseVLM+ averages, of 32
 NOISE_SCALE = 1e-6  # of the density: it decides between pool tokens that tie, and only those
@@ -58,7 +57,7 @@ def v1_counts(budget: int) -> list[tuple[int, int]]:
     if budget not in STAGES_V1:
         raise ConfigError(f"expected a budget in {sorted(STAGES_V1)}, found {budget}")
     counts: list[tuple[int, int]] = []
-    tokens = VISUAL_TOKENS
+    tokens = TOKENS
     for top in STAGES_V1[budget]:
         kept = min(top, tokens - 1)
         clusters = recycled_count(tokens - kept)
