@@ -38,7 +38,7 @@ def cut_columns(mask: Tensor, columns: Tensor, *, total: int) -> Tensor:
     return shown.masked_fill(index < 0, _closed(mask))
 
 
-def shut(mask: Tensor, unseen: Tensor) -> Tensor:
+def hide(mask: Tensor, unseen: Tensor) -> Tensor:
     """Mask the columns ``unseen`` ``[B, C]`` for every query."""
     unseen = unseen.to(mask.device)
     if mask.ndim == 2:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from eos.engine.groups import Group, Outcome
-from eos.engine.masks import cut, shut
+from eos.engine.masks import cut, hide
 from eos.models.backbone import Backbone, LayerCall
 from eos.tokens import take
 
@@ -84,7 +84,7 @@ def at_stage(backbone: Backbone, call: LayerCall, stage: Stage) -> LayerCall:
         if mask is None:  # causal as it is, which cannot leave out a token
             mask = backbone.padded_mask(call.states, ~stage.filler)
         else:
-            mask = shut(mask, stage.filler)
+            mask = hide(mask, stage.filler)
     if stage.positions is not None:
         rotary = backbone.rotary(call.states, stage.positions, call.index)
         return replace(call, mask=mask, rotary=rotary, position_ids=stage.positions)
@@ -100,7 +100,7 @@ def places_of(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
-def heavier(stage: Stage, places: Tensor, added: Tensor) -> Tensor:
+def add_weights(stage: Stage, places: Tensor, added: Tensor) -> Tensor:
     """Add to the attention weights of the tokens at ``places`` ``[B, K]``: all, ``[B, T']``."""
     before = stage.weights_or_ones(added.dtype)
     return before.scatter_add(1, places, added.to(before.dtype))
@@ -117,7 +117,7 @@ def joined(stage: Stage, outcomes: Iterable[tuple[Group, Outcome]]) -> tuple[Sta
     return stage, stays if stage.filler is None else stays & ~stage.filler
 
 
-def evened(stays: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+def equalise_lengths(stays: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """List as many tokens in every sample as the one with the most that stay has.
 
     Shorter ones are filled up, first with padding, then with tokens that do not stay, so that every

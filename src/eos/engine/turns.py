@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eos.engine.decoding import Trace
-from eos.engine.masks import cut_columns, cut_rows, rebuild, shut
+from eos.engine.masks import cut_columns, cut_rows, hide, rebuild
 from eos.engine.prompt import Prompt
 from eos.engine.stages import Stage
 from eos.errors import BackboneError
@@ -58,7 +58,7 @@ class Earlier:
         if stage.filler is not None:
             # attention that is given no mask here takes 2-D ones
             mask = torch.ones_like(columns) if mask is None else mask
-            mask = shut(mask, stage.filler[:, -held:])
+            mask = hide(mask, stage.filler[:, -held:])
         weights = None if stage.weights is None else stage.weights[:, -held:]
         own = replace(own, mask=mask, cache=call.cache, weights=weights)
         if stage.positions is not None:
