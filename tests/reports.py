@@ -11,7 +11,7 @@ from eos.evaluation.reproduction import Examples, Programme, Trajectory
 from eos.evaluation.results import FamilyInfo, make_row
 from eos.evaluation.study import Study, StudyRow
 from eos.evaluation.verification import Check, StandIn, Verification
-from eos.space.expected import Expected
+from eos.sizes import Expected
 
 LAYERS, TOKENS = 12, 16
 FAMILIES = {"presence": "POPE", "attribute": "MME", "followup": "MMBench"}

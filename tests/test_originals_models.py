@@ -160,7 +160,7 @@ def test_sparsevlm_v1(path, monkeypatch):
         )
     if path.stem == "model_sparsevlm_v15_b64":
         # Two cluster centres tie exactly there (docs/LOG.md): upstream takes the later first.
-        monkeypatch.setattr(sparsevlm, "_highest", lambda x, count: x.topk(count, dim=-1).indices)
+        monkeypatch.setattr(sparsevlm, "highest", lambda x, count: x.topk(count, dim=-1).indices)
     steps = [
         Step(
             layer=layer,

@@ -13,7 +13,7 @@ from eos.evaluation.estimates import Z95
 from eos.evaluation.results import FamilyInfo, make_row
 from eos.evaluation.studies import RowSpec, make_study
 from eos.evaluation.study import Study, StudyRow, compare
-from eos.space.expected import Expected
+from eos.sizes import Expected
 
 COST = Expected(
     final_tokens=64, mean_tokens=96.0, flops_ratio=0.2, kv_bytes_ratio=0.2, text_tokens=16

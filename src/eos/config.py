@@ -6,7 +6,7 @@ carries ``"schema": "eos.<kind>/<n>"``.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from math import isnan
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, get_args
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
 from eos.errors import ConfigError, EosError, numbered
@@ -123,7 +124,7 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
         own = [_of_another_kind(problem, error["loc"], model) for problem in raised.problems]
         return [f"{where}{_link(problem)}{problem}" for problem in own]
     if error["type"] == "extra_forbidden":
-        known = _keys_at(model, error["loc"][:-1])
+        known = list(_fields(_find(model, error["loc"][:-1])[0]))
         close = get_close_matches(str(error["loc"][-1]), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
         return [f"{where}: unknown key; {hint}"]
@@ -137,7 +138,8 @@ def _problems(error: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
 def _of_another_kind(problem: str, location: tuple[str | int, ...], model: type[BaseModel]) -> str:
     """Say which kind of a union an unknown key belongs to, if it is another one's."""
     key, _, message = problem.partition(": ")
-    kinds = _kinds_with(model, (*location, key)) if message.startswith("unknown key") else []
+    branches = _find(model, location)[1] if message.startswith("unknown key") else []
+    kinds = [kind for branch in branches if key in branch.model_fields for kind in _kinds(branch)]
     outer = ".".join(str(part) for part in location if part not in _TAGS)
     return f"{key}: unknown key; it belongs to {outer}.kind={kinds[0]}" if kinds else problem
 
@@ -155,30 +157,22 @@ class ProblemsError(ValueError):
         self.problems = problems
 
 
-def _keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """List the keys that are known at a location inside a model."""
+def _find(
+    model: type[BaseModel], location: Sequence[str | int]
+) -> tuple[type[BaseModel], list[type[BaseModel]]]:
+    """Find the model at a location inside another, and the models of the union there."""
     branches: list[type[BaseModel]] = []
     for part in location:
-        if isinstance(part, int):
-            continue
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        fields = _fields(model)
         if part in fields:
             branches = models_in(fields[part].annotation)
             model = branches[0] if branches else model
         model = next((x for x in branches if _kinds(x) == (part,)), model)
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return model, branches
 
 
-def _kinds_with(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """List the kinds of the value at a location, a union, that do have its last key."""
-    *way, key = (part for part in location if part not in _TAGS)
-    branches: list[type[BaseModel]] = []
-    for part in way:
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        if part in fields:
-            branches = models_in(fields[part].annotation)
-            model = branches[0] if branches else model
-    return [kind for branch in branches if key in branch.model_fields for kind in _kinds(branch)]
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import Cache
 
-from eos.engine.masks import cut_columns, rebuild, shut
+from eos.engine.masks import cut_columns, hide, rebuild
 from eos.engine.stages import Stage
 from eos.models.backbone import Backbone, LayerCall
 from eos.models.hooks import ModelCall
@@ -103,7 +103,7 @@ def continued(backbone: Backbone, call: LayerCall, trace: Trace) -> LayerCall:
         columns = torch.cat([stage.slots, added.expand(len(stage.slots), -1)], dim=1)
         mask = cut_columns(mask, columns[:, -held:], total=total)
         if stage.filler is not None:
-            mask = shut(mask, pad(stage.filler, (0, later))[:, -held:])
+            mask = hide(mask, pad(stage.filler, (0, later))[:, -held:])
         call = replace(call, mask=mask)
     if stage.positions is not None:
         start = stage.positions[:, -1:] + later - new + 1

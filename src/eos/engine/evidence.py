@@ -46,7 +46,7 @@ class Reading:
 
 
 @dataclass
-class Scene:
+class StepContext:
     """The inputs that evidence is computed from, at one step of a forward pass.
 
     Attributes:
@@ -78,52 +78,53 @@ class Scene:
 
 
 def evidence_of(
-    scene: Scene, group: Group, *, places: Tensor, score: str, kind: str, keep: int
+    context: StepContext, group: Group, *, places: Tensor, score: str, kind: str, keep: int
 ) -> Evidence:
     """Collect what the scorer ``score`` and the operator ``kind`` need of a group's tokens.
 
     ``places`` ``[b, N]`` are those of its visual tokens among the T' that are left.
     """
-    reading, of = scene.reading(score, kind=kind), group.of
-    evidence = Evidence(take(of(scene.ahead.states), places), keep=keep)
+    reading, of = context.reading(score, kind=kind), group.of
+    evidence = Evidence(take(of(context.ahead.states), places), keep=keep)
     if reading.vision is not None:
-        vision = _vision_of(reading.vision, scene.prompt.counts, group, left=places.shape[1])
+        vision = _vision_of(reading.vision, context.prompt.counts, group, left=places.shape[1])
         evidence = _with_vision(evidence, vision)
     if reading.attention is not None and reading.rows is not None:
         assert reading.counted is not None
-        attention = _columns(of(reading.attention), places)
+        attention = of(reading.attention).take_along_dim(places[:, None, None], dim=3)
         evidence = replace(evidence, attention=attention, rows=of(reading.counted))
         if reading.rotary is not None:
             cos, sin = (of(x) for x in reading.rotary)
             gravity = rope_gravity(cos, sin, of(reading.rows), places)
             evidence = replace(evidence, gravity=gravity)
     if reading.keys is not None:
-        evidence = replace(evidence, keys=_at(of(reading.keys), places))
+        keys = of(reading.keys).take_along_dim(places[:, None, :, None], dim=2)
+        evidence = replace(evidence, keys=keys)
     if reading.text is not None:
         normed, norms = (of(x) for x in reading.text)
         evidence = replace(evidence, text=(normed, norms, take(normed, places)))
     return evidence
 
 
-def _read(scene: Scene, layer: LayerCall | None, *, score: str, kind: str) -> Reading:
-    needed, reading, backbone = needs(score, kind), Reading(), scene.backbone
+def _read(context: StepContext, layer: LayerCall | None, *, score: str, kind: str) -> Reading:
+    needed, reading, backbone = needs(score, kind), Reading(), context.backbone
     if "vision" in needed:
-        assert scene.vision is not None
-        reading = replace(reading, vision=scene.vision.read())
+        assert context.vision is not None
+        reading = replace(reading, vision=context.vision.read())
     if layer is None:
         return reading
     if SCORERS[score].rows != "none":
-        rows, counted = _rows(SCORERS[score].rows, scene.prompt, scene.stage)
+        rows, counted = _rows(SCORERS[score].rows, context.prompt, context.stage)
         attention = backbone.attention_rows(layer, rows)
         reading = replace(reading, rows=rows, counted=counted, attention=attention)
         if "gravity" in needed:
             cos, sin = (x.expand(len(rows), -1, -1) for x in layer.rotary)
             reading = replace(reading, rotary=(cos, sin))
     if "keys" in needed:
-        keys, states = backbone.keys(layer), scene.ahead.states
+        keys, states = backbone.keys(layer), context.ahead.states
         reading = replace(reading, keys=keys)
         if "text" in needed:
-            question = scene.prompt.question.gather(1, scene.stage.slots)
+            question = context.prompt.question.gather(1, context.stage.slots)
             norms = keys.abs().sum(dim=(1, 3)).masked_fill(~question, -torch.inf)
             reading = replace(reading, text=(backbone.final_norm(states), norms))
     return reading
@@ -170,15 +171,3 @@ def _rows(kind: Rows, prompt: Prompt, stage: Stage) -> tuple[Tensor, Tensor]:
     mask = prompt.raters if kind == "raters" else prompt.question
     assert mask is not None
     return listed(mask.gather(1, slots))
-
-
-def _columns(attention: Tensor, places: Tensor) -> Tensor:
-    """Pick the visual keys of ``[B, H, R, T]``."""
-    index = places[:, None, None].expand(-1, *attention.shape[1:3], -1)
-    return attention.gather(3, index)
-
-
-def _at(keys: Tensor, places: Tensor) -> Tensor:
-    """Pick the visual rows of keys ``[B, G, T, E]``."""
-    index = places[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[-1])
-    return keys.gather(2, index)

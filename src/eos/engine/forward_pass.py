@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from eos.engine.decoding import Decoding, Trace, continued
-from eos.engine.evidence import Scene
+from eos.engine.evidence import StepContext
 from eos.engine.groups import Group, Outcome, group_samples
 from eos.engine.prompt import Prompt, find_raters, read_prompt
 from eos.engine.reference import Reference
-from eos.engine.stages import Stage, at_stage, evened, joined, places_of
+from eos.engine.stages import Stage, at_stage, equalise_lengths, joined, places_of
 from eos.engine.steps import GroupStep
 from eos.engine.turns import Earlier, earlier_turns
 from eos.errors import BackboneError
@@ -124,7 +124,7 @@ class ForwardPass:
         states, where = call.states, None
         if not bool((stays & stage.present).all()):
             if self.prompt.ragged:
-                index, filler = evened(stays, self.prompt.valid.gather(1, stage.slots))
+                index, filler = equalise_lengths(stays, self.prompt.valid.gather(1, stage.slots))
                 stage = stage.kept(index).filled(filler)
             else:
                 index = places_of(stays)
@@ -205,12 +205,14 @@ class ForwardPass:
         assert self.prompt is not None
         assert self.stage is not None
         fraction, outcomes = step.keep / self.plan.visual_tokens, []
-        scene = Scene(self.backbone, self.prompt, self.stage, self.previous, call, self.call.vision)
+        context = StepContext(
+            self.backbone, self.prompt, self.stage, self.previous, call, self.call.vision
+        )
         for group in self.groups:
             stage = self.stage.of(group)
             places = places_of(stage.visual & stage.present)
             keep = group.keep(fraction, places.shape[1])
-            outcome = self.reduce(GroupStep(step, scene, group, stage, places, keep))
+            outcome = self.reduce(GroupStep(step, context, group, stage, places, keep))
             outcomes += [] if outcome is None else [(group, outcome)]
         if not outcomes:
             return call

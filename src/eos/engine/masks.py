@@ -14,16 +14,14 @@ def cut(mask: Tensor | None, slots: Tensor) -> Tensor | None:
     """Keep the rows and columns ``slots`` ``[B, T']`` of a prompt's mask."""
     if mask is None:
         return None
-    slots = slots.to(mask.device)
     if mask.ndim == 2:
-        return mask.expand(len(slots), -1).gather(1, slots)
+        return mask.take_along_dim(slots.to(mask.device), dim=1)
     return cut_columns(cut_rows(mask, slots), slots, total=mask.shape[-1])
 
 
 def cut_rows(mask: Tensor, rows: Tensor) -> Tensor:
     """Keep the rows ``[B, R]`` of a 4-D mask."""
-    mask, rows = mask.expand(len(rows), -1, -1, -1), rows.to(mask.device)
-    return mask.gather(2, rows[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
+    return mask.take_along_dim(rows.to(mask.device)[:, None, :, None], dim=2)
 
 
 def cut_columns(mask: Tensor, columns: Tensor, *, total: int) -> Tensor:
@@ -34,14 +32,13 @@ def cut_columns(mask: Tensor, columns: Tensor, *, total: int) -> Tensor:
     """
     index = columns.to(mask.device) - (total - mask.shape[-1])
     if mask.ndim == 2:
-        return mask.expand(len(columns), -1).gather(1, index)
-    outside = (index < 0)[:, None, None]
-    mask = mask.expand(len(columns), -1, -1, -1)
-    shown = index.clamp_min(0)[:, None, None].expand(-1, mask.shape[1], mask.shape[2], -1)
-    return mask.gather(3, shown).masked_fill(outside, _closed(mask))
+        return mask.take_along_dim(index, dim=1)
+    index = index[:, None, None]
+    shown = mask.take_along_dim(index.clamp_min(0), dim=3)
+    return shown.masked_fill(index < 0, _closed(mask))
 
 
-def shut(mask: Tensor, unseen: Tensor) -> Tensor:
+def hide(mask: Tensor, unseen: Tensor) -> Tensor:
     """Mask the columns ``unseen`` ``[B, C]`` for every query."""
     unseen = unseen.to(mask.device)
     if mask.ndim == 2:

@@ -45,7 +45,7 @@ def observed(here: GroupStep, *, observer: Observer) -> Outcome | None:
         after = take(here.states, kept)
         if outcome.anchors is not None:
             kept, after = outcome.anchors
-    numbers = here.group.of(here.scene.prompt.visual).long().cumsum(dim=1) - 1
+    numbers = here.group.of(here.context.prompt.visual).long().cumsum(dim=1) - 1
 
     def tokens(at: Tensor) -> Tensor:
         return numbers.gather(1, here.stage.slots.gather(1, at))

@@ -5,7 +5,7 @@
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 from torch import Tensor
@@ -19,9 +19,6 @@ from eos.space.activations import GROUPS
 from eos.space.plan import Plan
 from eos.space.step import Step
 from eos.space.theta import Theta
-
-Through: TypeAlias = Literal["logits", "states"]
-Boundary: TypeAlias = Literal["hard", "soft"]
 
 
 class Relaxation(Checked):
@@ -42,10 +39,10 @@ class Relaxation(Checked):
     """
 
     selection: str = "rank"
-    through: Through = "logits"
+    through: Literal["logits", "states"] = "logits"
     alpha: PositiveFloat = ALPHA
     band: NonNegativeFloat = 0
-    boundary: Boundary = "hard"
+    boundary: Literal["hard", "soft"] = "hard"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

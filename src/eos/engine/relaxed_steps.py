@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from eos.engine.groups import Outcome
 from eos.engine.relaxation import Relaxation, Site
-from eos.engine.stages import Stage, heavier, places_of
+from eos.engine.stages import Stage, add_weights, places_of
 from eos.engine.steps import GroupStep, scored
 from eos.operator.combine import fold, mass_added
 from eos.operator.operate import Omega
@@ -55,29 +55,23 @@ def relax(here: GroupStep, *, sites: Mapping[int, Site], relaxation: Relaxation)
         if band:
             scores = scores if everyone.shape == places.shape else score(everyone)
             stays, factors = carried(stage, stays, scores, everyone=everyone, band=band)
-            stage = weighed(stage, everyone, factors)
-        stage = weighed(stage, places, weights)
-    heavy = stage.weights
+            stage = multiply_weights(stage, everyone, factors)
+        stage = multiply_weights(stage, places, weights)
+    weights_after = stage.weights
     if site.mass and selected.dropped.shape[1]:
-        heavy = heavier(stage, kept, site_mass(here, selected, site))
-    return Outcome(stays, None if anchors is None else (kept, anchors), heavy)
-
-
-def site_mass(here: GroupStep, selected: Selection, site: Site) -> Tensor:
-    """Attention weight that kept tokens take over at one site, ``[b, K]``."""
-    before = here.stage.weights
-    before = None if before is None else before.gather(1, here.places)
-    tokens = take(here.states, here.places)
-    return mass_added(tokens, before, selected, omega=site.omega, mass=site.mass)
+        tokens = take(here.states, places)
+        added = mass_added(tokens, here.weights, selected, omega=site.omega, mass=site.mass)
+        weights_after = add_weights(stage, kept, added)
+    return Outcome(stays, None if anchors is None else (kept, anchors), weights_after)
 
 
 def softened(here: GroupStep, scores: Tensor, *, site: Site, relaxation: Relaxation) -> Outcome:
     """Execute one site with a soft boundary on the N tokens of a group."""
     stage, places, group = here.stage, here.places, here.group
-    before = torch.ones_like(scores) if stage.weights is None else stage.weights.gather(1, places)
+    before = here.weights
     choice = soft_choice(
         scores,
-        before,
+        torch.ones_like(scores) if before is None else before,
         compression=site.compression,
         entering=group.hard_count or places.shape[1],
         keep=here.keep,
@@ -89,7 +83,7 @@ def softened(here: GroupStep, scores: Tensor, *, site: Site, relaxation: Relaxat
     kept = places.gather(1, selected.kept)
     stays = (~stage.visual).scatter(1, places.gather(1, choice.staying), True)
     group.hard_count = here.keep
-    weights = weighed(replace(stage, weights=None), places, choice.weights).weights
+    weights = multiply_weights(replace(stage, weights=None), places, choice.weights).weights
     return Outcome(stays, None if anchors is None else (kept, anchors), weights)
 
 
@@ -108,11 +102,9 @@ def site_weights(
     return keep_weight(probability, selected)
 
 
-def weighed(stage: Stage, places: Tensor, factors: Tensor) -> Stage:
+def multiply_weights(stage: Stage, places: Tensor, factors: Tensor) -> Stage:
     """Multiply the weights at ``places`` ``[B, N]`` by ``factors``."""
-    before = stage.weights
-    if before is None:
-        before = torch.ones(stage.slots.shape, dtype=factors.dtype, device=factors.device)
+    before = stage.weights_or_ones(factors.dtype)
     return replace(stage, weights=before * torch.ones_like(before).scatter(1, places, factors))
 
 

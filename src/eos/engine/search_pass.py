@@ -1,4 +1,4 @@
-"""RelaxedTheta pass: one pass over a labelled batch, and what it returns to an objective.
+"""Search pass: one pass over a labelled batch, and what it returns to an objective.
 
 Logits only where answer tokens are predicted; with alignment, the full model beside the reduced
 one. `labelled_pass` runs a plan as deployed, or Θ with gradients.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from eos.engine.groups import Group, Outcome
-from eos.engine.masks import cut, shut
+from eos.engine.masks import cut, hide
 from eos.models.backbone import Backbone, LayerCall
 from eos.tokens import take
 
@@ -44,6 +44,12 @@ class Stage:
         """Whether some tokens are kept for their derivative only."""
         return self.weights is not None and not bool((self.weights > 0).all())
 
+    def weights_or_ones(self, dtype: torch.dtype) -> Tensor:
+        """Attention weights, ``[B, T']``; ones in ``dtype`` if there are none."""
+        if self.weights is None:
+            return torch.ones_like(self.slots, dtype=dtype)
+        return self.weights
+
     def to(self, like: Tensor) -> "Stage":
         """Move to the device of ``like``."""
         if self.slots.device == like.device:
@@ -78,14 +84,14 @@ def at_stage(backbone: Backbone, call: LayerCall, stage: Stage) -> LayerCall:
         if mask is None:  # causal as it is, which cannot leave out a token
             mask = backbone.padded_mask(call.states, ~stage.filler)
         else:
-            mask = shut(mask, stage.filler)
+            mask = hide(mask, stage.filler)
     if stage.positions is not None:
         rotary = backbone.rotary(call.states, stage.positions, call.index)
         return replace(call, mask=mask, rotary=rotary, position_ids=stage.positions)
     # a model spread over devices leaves these tensors where they were made
-    cos, sin = (take(x.expand(len(slots), -1, -1), slots.to(x.device)) for x in call.rotary)
+    cos, sin = (take(x, slots.to(x.device)) for x in call.rotary)
     if ids is not None:
-        ids = ids.expand(len(slots), -1).gather(1, slots.to(ids.device))
+        ids = ids.take_along_dim(slots.to(ids.device), dim=1)
     return replace(call, mask=mask, rotary=(cos, sin), position_ids=ids)
 
 
@@ -94,11 +100,9 @@ def places_of(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 1].view(len(mask), -1)
 
 
-def heavier(stage: Stage, places: Tensor, added: Tensor) -> Tensor:
+def add_weights(stage: Stage, places: Tensor, added: Tensor) -> Tensor:
     """Add to the attention weights of the tokens at ``places`` ``[B, K]``: all, ``[B, T']``."""
-    before = stage.weights
-    if before is None:
-        before = torch.ones_like(stage.slots, dtype=added.dtype)
+    before = stage.weights_or_ones(added.dtype)
     return before.scatter_add(1, places, added.to(before.dtype))
 
 
@@ -108,14 +112,12 @@ def joined(stage: Stage, outcomes: Iterable[tuple[Group, Outcome]]) -> tuple[Sta
     for group, outcome in outcomes:
         stays = group.put(stays, outcome.stays)
         if outcome.weights is not None:
-            before = stage.weights
-            if before is None:
-                before = torch.ones_like(stage.slots, dtype=outcome.weights.dtype)
+            before = stage.weights_or_ones(outcome.weights.dtype)
             stage = replace(stage, weights=group.put(before, outcome.weights))
     return stage, stays if stage.filler is None else stays & ~stage.filler
 
 
-def evened(stays: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+def equalise_lengths(stays: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """List as many tokens in every sample as the one with the most that stay has.
 
     Shorter ones are filled up, first with padding, then with tokens that do not stay, so that every

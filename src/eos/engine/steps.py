@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from eos.engine.evidence import Scene, evidence_of
+from eos.engine.evidence import StepContext, evidence_of
 from eos.engine.groups import Group, Outcome
-from eos.engine.stages import Stage, heavier
+from eos.engine.stages import Stage, add_weights
 from eos.methods.registry import OPERATORS, SCORERS
 from eos.operator.combine import unified
 from eos.operator.scorers import Evidence
@@ -20,7 +20,7 @@ class GroupStep:
 
     Attributes:
         step: as the plan says.
-        scene: of the whole batch.
+        context: of the whole batch.
         group: the samples.
         stage: their tokens.
         places: of the N visual ones among their T' tokens, ``[b, N]``.
@@ -28,7 +28,7 @@ class GroupStep:
     """
 
     step: Step
-    scene: Scene
+    context: StepContext
     group: Group
     stage: Stage
     places: Tensor
@@ -37,7 +37,12 @@ class GroupStep:
     @property
     def states(self) -> Tensor:
         """States of the group's tokens, ``[b, T', D]``."""
-        return self.group.of(self.scene.ahead.states)
+        return self.group.of(self.context.ahead.states)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """Attention weights of the N visual tokens, ``[b, N]``; None if all are 1."""
+        return None if self.stage.weights is None else self.stage.weights.gather(1, self.places)
 
 
 def execute(here: GroupStep) -> Outcome | None:
@@ -46,7 +51,6 @@ def execute(here: GroupStep) -> Outcome | None:
     if keep == places.shape[1]:
         return None
     evidence, scores = scored(here, places)
-    before = here.stage.weights
     if isinstance(operator, Operator):
         combined = unified(
             evidence,
@@ -55,7 +59,7 @@ def execute(here: GroupStep) -> Outcome | None:
             omega=operator.omega,
             norm=operator.norm,
             mass=operator.mass,
-            weights=None if before is None else before.gather(1, places),
+            weights=here.weights,
         )
     else:
         own = OPERATORS[operator.kind]
@@ -64,7 +68,7 @@ def execute(here: GroupStep) -> Outcome | None:
     kept = places.gather(1, combined.places)
     stays = (~here.stage.visual).scatter(1, kept, True)
     added = combined.added
-    weights = None if added is None else heavier(here.stage, kept, added)
+    weights = None if added is None else add_weights(here.stage, kept, added)
     return Outcome(stays, None if combined.states is None else (kept, combined.states), weights)
 
 
@@ -77,7 +81,7 @@ def scored(here: GroupStep, places: Tensor) -> tuple[Evidence, Tensor]:
     kind, keep = here.step.operator.kind, here.keep
     for name in weights:
         evidence = evidence_of(
-            here.scene, here.group, places=places, score=name, kind=kind, keep=keep
+            here.context, here.group, places=places, score=name, kind=kind, keep=keep
         )
         found.append((evidence, SCORERS[name].score(evidence)))
     if len(found) == 1:

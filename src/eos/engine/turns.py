@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eos.engine.decoding import Trace
-from eos.engine.masks import cut_columns, cut_rows, rebuild, shut
+from eos.engine.masks import cut_columns, cut_rows, hide, rebuild
 from eos.engine.prompt import Prompt
 from eos.engine.stages import Stage
 from eos.errors import BackboneError
@@ -58,7 +58,7 @@ class Earlier:
         if stage.filler is not None:
             # attention that is given no mask here takes 2-D ones
             mask = torch.ones_like(columns) if mask is None else mask
-            mask = shut(mask, stage.filler[:, -held:])
+            mask = hide(mask, stage.filler[:, -held:])
         weights = None if stage.weights is None else stage.weights[:, -held:]
         own = replace(own, mask=mask, cache=call.cache, weights=weights)
         if stage.positions is not None:
@@ -144,16 +144,10 @@ def _after(before: Stage, stage: Stage, valid: Tensor, *, past: Tensor) -> Stage
         filler = torch.cat(masks, dim=1)
     weights = None
     if before.weights is not None or stage.weights is not None:
-        weights = torch.cat([_weights_of(before), _weights_of(stage)], dim=1)
+        weights = torch.cat([x.weights_or_ones(torch.float32) for x in (before, stage)], dim=1)
     slots = torch.cat([before.slots, stage.slots + past.shape[1]], dim=1)
     visual = torch.cat([before.visual, stage.visual], dim=1)
     return Stage(slots, visual, positions, weights, filler)
-
-
-def _weights_of(stage: Stage) -> Tensor:
-    """Attention weights of a stage's tokens, ``[B, T']``."""
-    ones = torch.ones_like(stage.slots, dtype=torch.float32)
-    return ones if stage.weights is None else stage.weights
 
 
 def _check_positions(backbone: Backbone, call: ModelCall) -> None:

@@ -33,8 +33,8 @@ from eos.models.random_llava import (
     random_prompt,
     visual_tokens,
 )
+from eos.sizes import FLOPS_FORMULA
 from eos.space.cost import flops_ratio, kv_bytes, kv_bytes_ratio, mean_tokens
-from eos.space.expected import FLOPS_FORMULA
 from eos.space.plan import Plan
 
 Task: TypeAlias = Callable[[], dict[str, float]]

@@ -13,7 +13,7 @@ from eos.estimates import DIGITS, Estimate
 from eos.evaluation.benchmarks.registry import BENCHMARKS
 from eos.evaluation.results import Results
 from eos.evaluation.totals import Total
-from eos.space.expected import Expected
+from eos.sizes import Expected
 
 
 class OverallRow(Frozen):

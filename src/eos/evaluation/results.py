@@ -21,7 +21,7 @@ from eos.evaluation.estimates import (
     write_interval,
 )
 from eos.evaluation.totals import Total
-from eos.space.expected import Expected
+from eos.sizes import Expected
 from eos.tables import text_table
 
 if TYPE_CHECKING:

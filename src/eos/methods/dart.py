@@ -11,6 +11,7 @@ from torch import Tensor
 from eos.errors import ConfigError
 from eos.methods import Method, Preset
 from eos.operator.scorers import Evidence, Scorer, given, key_norm, ranked
+from eos.operator.select import highest
 
 PIVOTS = 4  # visual tokens that the choice starts from
 
@@ -54,8 +55,8 @@ def dart_keep(
         Indices of the kept visual tokens, ``[B, keep]``, ascending.
     """
     _check(visual, text, keep=keep, image_pivots=image_pivots, text_pivots=text_pivots)
-    own = _largest(keys_l1_visual, image_pivots)
-    words = _rows(text, _largest(keys_l1_text, text_pivots))
+    own = highest(keys_l1_visual, image_pivots)
+    words = _rows(text, highest(keys_l1_text, text_pivots))
     pivots = torch.cat([_rows(visual, own), words], dim=1)
     unit = torch.nn.functional.normalize
     similarity = unit(pivots.float(), dim=-1) @ unit(visual.float(), dim=-1).mT  # [B, P, N]
@@ -70,10 +71,6 @@ def dart_keep(
 def _rows(states: Tensor, index: Tensor) -> Tensor:
     """Gather rows, maybe none at all."""
     return states.take_along_dim(index.unsqueeze(-1), dim=1)
-
-
-def _largest(norms: Tensor, count: int) -> Tensor:
-    return norms.argsort(dim=-1, descending=True, stable=True)[:, :count]
 
 
 def _check(visual: Tensor, text: Tensor, *, keep: int, image_pivots: int, text_pivots: int) -> None:

@@ -6,9 +6,9 @@ Max-min diversity, greedily: no attention, no text, no knowledge of where in a m
 import torch
 from torch import Tensor
 
-from eos.errors import ConfigError
 from eos.methods import Method, Preset
 from eos.operator.scorers import Evidence, Scorer, ranked
+from eos.operator.select import check_keep
 
 
 def diversity(evidence: Evidence) -> Tensor:
@@ -28,10 +28,7 @@ def max_min_order(states: Tensor, *, keep: int) -> Tensor:
         Indices in the order they were picked, ``[B, keep]``; sort them to keep the spatial order.
     """
     tokens = states.shape[1]
-    if not 1 <= keep <= tokens:
-        raise ConfigError(
-            f"expected to keep between 1 and {tokens} of {tokens} tokens, found {keep}"
-        )
+    check_keep(keep, tokens)
     unit = torch.nn.functional.normalize(states, dim=-1)
     distance = 1.0 - unit @ unit.mT
     # the smallest distance of a row is to the token itself; a token alone has no other

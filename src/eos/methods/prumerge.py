@@ -17,6 +17,7 @@ from eos.methods import Method, Preset
 from eos.operator.combine import Combined, OwnOperator, in_front, vision_of
 from eos.operator.operate import Omega
 from eos.operator.scorers import Evidence
+from eos.operator.select import highest
 
 NEIGHBOURS = 32  # tokens that each kept one is enriched with
 ODD = "an odd budget, since PruMerge+ makes 2k + 1 tokens"
@@ -133,7 +134,7 @@ def _outliers(attention: Tensor) -> int:
 def _top(attention: Tensor, count: int) -> Tensor:
     if not 0 <= count <= len(attention):
         raise ConfigError(f"expected to keep at most {len(attention)} tokens, found {count}")
-    return attention.argsort(descending=True, stable=True)[:count]
+    return highest(attention, count)
 
 
 def _merge(states: Tensor, keys: Tensor, attention: Tensor, kept: Tensor) -> PruMerged:

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from eos.errors import ConfigError
-from eos.methods import Method, Preset
+from eos.methods import TOKENS, Method, Preset
 from eos.operator.combine import Combined, OwnOperator
 from eos.operator.scorers import Evidence, Scorer, given
-from eos.operator.select import select
+from eos.operator.select import highest, select
 from eos.tokens import take
 
-VISUAL_TOKENS = 576  # of LLaVA-1.5, which all published counts are for
 STAGE_LAYERS = (2, 6, 15)  # tokens are reduced after these layers
 STRONG_HEADS = 14  # that SparseVLM+ averages, of 32
 NOISE_SCALE = 1e-6  # of the density: it decides between pool tokens that tie, and only those
@@ -58,7 +57,7 @@ def v1_counts(budget: int) -> list[tuple[int, int]]:
     if budget not in STAGES_V1:
         raise ConfigError(f"expected a budget in {sorted(STAGES_V1)}, found {budget}")
     counts: list[tuple[int, int]] = []
-    tokens = VISUAL_TOKENS
+    tokens = TOKENS
     for top in STAGES_V1[budget]:
         kept = min(top, tokens - 1)
         clusters = recycled_count(tokens - kept)
@@ -121,7 +120,7 @@ def recycle(candidates: Tensor, scores: Tensor, *, noise: Tensor | None = None) 
             "expected candidates [B, P, D] with P > 0 and scores [B, P]; found "
             f"{[*candidates.shape]} and {[*scores.shape]}"
         )
-    pool = take(candidates, _highest(scores, pool_size(pruned)))
+    pool = take(candidates, highest(scores, pool_size(pruned)))
     if noise is not None and noise.shape != pool.shape[:2]:
         raise ConfigError(f"expected noise {[*pool.shape[:2]]}, found {[*noise.shape]}")
     member = torch.nn.functional.one_hot(_clusters(pool, noise)).to(pool.dtype)  # [B, pool, C]
@@ -150,7 +149,7 @@ def corrected_score(
         raise ConfigError("expected a text rater in every sample, found none; use a longer prompt")
     rates = rater_mask[:, None, :, None]
     received = torch.where(rates, attention / gravity.unsqueeze(1), 0.0).sum(dim=2)  # [B, H, N]
-    strongest = take(received, _highest(received.sum(dim=-1), heads))
+    strongest = take(received, highest(received.sum(dim=-1), heads))
     return strongest.mean(dim=1) / rater_mask.sum(dim=-1, keepdim=True)
 
 
@@ -167,15 +166,10 @@ def _clusters(pool: Tensor, noise: Tensor | None) -> Tensor:
     denser = density.unsqueeze(1) > density.unsqueeze(2)
     farthest = distance.amax(dim=(1, 2), keepdim=True)
     separation = torch.where(denser, distance, farthest).amin(dim=-1)
-    centres = _highest(separation * density, count)
+    centres = highest(separation * density, count)
     assigned = take(distance, centres).argmin(dim=1)
     own = torch.arange(count, device=pool.device).expand_as(centres)
     return assigned.scatter(1, centres, own)  # a centre stays its own, even beside an equal token
-
-
-def _highest(scores: Tensor, count: int) -> Tensor:
-    """Index the ``count`` highest scores ``[..., N]`` in descending order, first of ties first."""
-    return scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
 
 
 RECYCLE = OwnOperator("recycle", recycled)

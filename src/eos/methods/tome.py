@@ -17,6 +17,7 @@ from eos.methods.sparsevlm import STAGE_LAYERS, STAGES_V2
 from eos.operator.combine import Combined, OwnOperator
 from eos.operator.operate import Omega
 from eos.operator.scorers import Evidence
+from eos.operator.select import check_keep
 from eos.tokens import take
 
 
@@ -85,11 +86,7 @@ def merge_to(states: Tensor, metric: Tensor | None, sizes: Tensor, *, keep: int)
     given ``metric`` is merged along with the tokens, or, if ``None``, the merged tokens themselves
     are compared.
     """
-    tokens = states.shape[1]
-    if not 1 <= keep <= tokens:
-        raise ConfigError(
-            f"expected to keep between 1 and {tokens} of {tokens} tokens, found {keep}"
-        )
+    check_keep(keep, states.shape[1])
     merged = bipartite_step(states, metric, sizes, merge=0)
     while (left := merged.states.shape[1]) > keep:
         carried = None if metric is None else merged.metric

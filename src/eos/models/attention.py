@@ -131,7 +131,8 @@ def weighted_attention(
             "found a softcap. Search with through='states' and mass=false; plans need mass 0"
         )
     width, dtype = key.shape[-1], value.dtype
-    if dtype == torch.float16 and torch.is_grad_enabled() and not _needs_half(module):
+    needs_half = "flash" in module.config._attn_implementation  # takes no float32
+    if dtype == torch.float16 and torch.is_grad_enabled() and not needs_half:
         # the derivative of a weight of 0 is far below the smallest float16
         query, key, value = query.float(), key.float(), value.float()
         if attention_mask is not None and attention_mask.is_floating_point():
@@ -144,11 +145,6 @@ def weighted_attention(
     value = nn.functional.pad(value, (0, more))  # fused kernels need one size for all three
     out, maps = attend(module, query, key, value, attention_mask, scaling=scaling, **options)
     return out[..., :width].to(dtype), maps
-
-
-def _needs_half(module: nn.Module) -> bool:
-    """Whether the attention takes no float32, as FlashAttention."""
-    return "flash" in module.config._attn_implementation
 
 
 def _own(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | None]]:

@@ -155,11 +155,8 @@ class Backbone:
 
     def queries(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Project the query rows ``[B, R]`` of a layer, positions applied: ``[B, H, R, E]``."""
-        layer, device = self.layers[call.index], self._device(call.index)
-        cos, sin = (take(_per_sample(x, rows), rows.to(x.device)).to(device) for x in call.rotary)
-        with gathered(layer):
-            normed = layer.input_layernorm(take(call.states, rows).to(device))
-            return _rotated(_heads(layer.self_attn, "q", normed), (cos, sin))
+        cos, sin = (take(x, rows.to(x.device)) for x in call.rotary)
+        return self._projected(call.index, "q", take(call.states, rows), (cos, sin))
 
     def keys(self, call: LayerCall) -> Tensor:
         """Give the keys of all tokens of a layer, ``[B, G, T, E]``: as noted if it ran."""
@@ -169,11 +166,26 @@ class Backbone:
             cached = call.cache.layers[call.index].keys
             if cached is not None and cached.shape[-2] == call.states.shape[1]:
                 return cached
-        layer, device = self.layers[call.index], self._device(call.index)
-        cos, sin = (x.to(device) for x in call.rotary)
+        return self._projected(call.index, "k", call.states, call.rotary)
+
+    def _projected(
+        self, index: int, name: str, states: Tensor, rotary: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Project states ``[B, T, D]`` to a layer's queries "q" or keys "k": ``[B, heads, T, E]``.
+
+        Rotary positions are applied; all supported families rotate halves.
+        """
+        layer = self.layers[index]
+        device, attention = device_of(layer), layer.self_attn
         with gathered(layer):
-            normed = layer.input_layernorm(call.states.to(device))
-            return _rotated(_heads(layer.self_attn, "k", normed), (cos, sin))
+            normed = layer.input_layernorm(states.to(device))
+            heads = getattr(attention, f"{name}_proj")(normed)
+            heads = heads.view(*normed.shape[:-1], -1, attention.head_dim)
+            norm = getattr(attention, f"{name}_norm", None)
+            heads = (heads if norm is None else norm(heads)).transpose(1, 2)
+        cos, sin = (x.to(device).unsqueeze(1) for x in rotary)
+        first, second = heads.chunk(2, dim=-1)
+        return heads * cos + torch.cat([-second, first], dim=-1) * sin
 
     def attention_rows(self, call: LayerCall, rows: Tensor) -> Tensor:
         """Compute the attention probabilities of a few query rows, ``[B, H, R, T]``, in float32.
@@ -204,9 +216,6 @@ class Backbone:
                 position_embeddings=call.rotary,
             )
         return states
-
-    def _device(self, layer: int) -> torch.device:
-        return device_of(self.layers[layer])
 
 
 def load_backbone(
@@ -263,31 +272,11 @@ def load_backbone(
     return Backbone(model)
 
 
-def _heads(attention: nn.Module, name: str, normed: Tensor) -> Tensor:
-    """Project to queries or keys as the layer does, head by head: ``[B, heads, T, E]``."""
-    projected = getattr(attention, f"{name}_proj")(normed)
-    projected = projected.view(*normed.shape[:-1], -1, attention.head_dim)
-    norm = getattr(attention, f"{name}_norm", None)
-    return (projected if norm is None else norm(projected)).transpose(1, 2)
-
-
-def _rotated(states: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Apply rotary positions to ``[B, heads, T, E]``; all supported families rotate halves."""
-    cos, sin = (x.unsqueeze(1) for x in rotary)
-    first, second = states.chunk(2, dim=-1)
-    return states * cos + torch.cat([-second, first], dim=-1) * sin
-
-
-def _per_sample(values: Tensor, rows: Tensor) -> Tensor:
-    return values.expand(rows.shape[0], -1, -1)
-
-
 def _allowed(mask: Tensor | None, rows: Tensor, tokens: int) -> Tensor:
     """Mask of keys that each query row may attend to, ``[B, 1, R, T]``, from any mask form."""
     mask = None if mask is None else mask.to(rows.device)
     if mask is not None and mask.ndim == 4:
-        index = rows[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
-        picked = mask.expand(rows.shape[0], -1, -1, -1).gather(2, index)
+        picked = mask.take_along_dim(rows[:, None, :, None], dim=2)
         return picked if picked.dtype == torch.bool else picked >= 0
     causal = torch.arange(tokens, device=rows.device) <= rows[..., None]
     if mask is not None:

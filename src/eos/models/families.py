@@ -48,10 +48,8 @@ class Family:
         """Whether the projector reads layer -2 of a tower with a class token."""
         if self.class_tower is None:
             return False
-        return (config.vision_config.model_type, config.vision_feature_layer) == (
-            self.class_tower,
-            -2,
-        )
+        tower, layer = config.vision_config.model_type, config.vision_feature_layer
+        return bool(tower == self.class_tower and layer == -2)
 
 
 def family_of(config: Any) -> Family:

@@ -7,7 +7,8 @@ transformers' layers are used in this file only.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -60,6 +61,8 @@ class PassHooks(Protocol):
 
 
 Begin: TypeAlias = Callable[[ModelCall], PassHooks]  # makes the callbacks of a forward pass
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
 
 
 @contextmanager
@@ -79,7 +82,7 @@ def hooked(
     """
     tap = VisionTap(backbone) if vision else None
     _claim(backbone.model)
-    hooks: list[Any] = []
+    handles: list[Any] = []
     settings = ExitStack()
     try:
         if weighted:
@@ -87,36 +90,17 @@ def hooked(
         if recompute:
             settings.enter_context(checkpointing(backbone))
         if tap is not None:
-            hooks += tap.attach()
-        labels: dict[str, Tensor | None] = {}
-        current = _Current(begin(ModelCall()))
-        hooks.append(_before(backbone.model, _label_hook(labels)))
-        model_hook = _model_hook(backbone, begin, current, labels=labels, tap=tap)
-        hooks.append(_before(backbone.multimodal, model_hook))
-        deepstack: dict[int, Tensor] = {}
-        if backbone.family.deepstack:
-            hooks.append(_before(backbone.decoder, _deepstack_hook(deepstack)))
-        for index, layer in enumerate(backbone.layers):
-            hooks.append(_before(layer, _layer_hook(index, current, deepstack)))
-        hooks.append(_before(backbone.decoder.norm, _norm_hook(current)))
+            handles += tap.attach()
+        hooks = _Hooks(backbone, begin, tap, begin(ModelCall()))
+        for module, hook in hooks.all():
+            handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         yield backbone.model
     finally:
-        for hook in hooks:
-            hook.remove()
+        for handle in handles:
+            handle.remove()
         settings.close()
         with _lock:
             _owners.pop(backbone.model, None)
-
-
-@dataclass
-class _Current:
-    """The callbacks of the forward pass that is under way."""
-
-    hooks: PassHooks
-
-
-def _before(module: nn.Module, hook: Any) -> Any:
-    return module.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def _claim(model: PreTrainedModel) -> None:
@@ -132,66 +116,77 @@ def _claim(model: PreTrainedModel) -> None:
         _owners[model] = threading.get_ident()
 
 
-def _label_hook(labels: dict[str, Tensor | None]) -> Any:
-    """Record the labels, which only the outermost model receives."""
+@dataclass
+class _Hooks:
+    """The forward pre-hooks of a block, and what they keep of the forward pass under way.
 
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        labels["labels"] = kwargs.get("labels")
+    Attributes:
+        backbone: the model.
+        begin: makes the callbacks of a forward pass.
+        tap: records the vision tower's inputs, or None.
+        callbacks: of the forward pass.
+        labels: which only the outermost model receives.
+        added: by layer, features that the decoder would add at full-length positions.
+    """
 
-    return hook
+    backbone: Backbone
+    begin: Begin
+    tap: VisionTap | None
+    callbacks: PassHooks
+    labels: Tensor | None = None
+    added: dict[int, Tensor] = field(default_factory=dict)
 
+    def all(self) -> Iterator[tuple[nn.Module, Callable[..., Any]]]:
+        """List the modules with their hooks."""
+        backbone = self.backbone
+        yield backbone.model, self.outermost
+        yield backbone.multimodal, self.multimodal
+        if backbone.family.deepstack:
+            yield backbone.decoder, self.decoder
+        for index, layer in enumerate(backbone.layers):
+            yield layer, partial(self.layer, index)
+        yield backbone.decoder.norm, self.norm
 
-def _model_hook(
-    backbone: Backbone,
-    begin: Begin,
-    current: _Current,
-    *,
-    labels: dict[str, Tensor | None],
-    tap: VisionTap | None,
-) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _owners.get(backbone.model) != threading.get_ident():
+    def outermost(self, module: nn.Module, args: Args, kwargs: Kwargs) -> None:
+        """Record the labels."""
+        self.labels = kwargs.get("labels")
+
+    def multimodal(self, module: nn.Module, args: Args, kwargs: Kwargs) -> None:
+        """Begin a forward pass."""
+        if _owners.get(self.backbone.model) != threading.get_ident():
             raise BackboneError(
                 "this model is being reduced in another thread: call it only from the thread that "
                 "entered the block"
             )
         ids = kwargs.get("input_ids", args[0] if args else None)
-        mask, targets = kwargs.get("attention_mask"), labels.pop("labels", None)
+        mask, targets, self.labels = kwargs.get("attention_mask"), self.labels, None
         # a placeholder id without an image is a token that the model happened to generate
         encoded = kwargs.get("mm_encoder_outputs") or {}  # of images and videos, by `generate`
         given = [*encoded.values(), *(kwargs.get(name) for name in _IMAGES)]
         has_images = any(value is not None for value in given)
-        visual = None if ids is None else backbone.visual_mask(ids) & has_images
+        visual = None if ids is None else self.backbone.visual_mask(ids) & has_images
         padding = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         answer = None if targets is None else targets != IGNORED
         image = encoded.get("image")
-        if tap is not None and image is not None:
-            tap.take(image.hidden_states)  # the tower may have run before the hooks were there
+        if self.tap is not None and image is not None:
+            self.tap.take(image.hidden_states)  # the tower may have run before the hooks were there
         positions = kwargs.get("position_ids")
-        current.hooks = begin(ModelCall(ids, visual, padding, answer, tap, positions))
+        self.callbacks = self.begin(ModelCall(ids, visual, padding, answer, self.tap, positions))
 
-    return hook
-
-
-def _deepstack_hook(deepstack: dict[int, Tensor]) -> Any:
-    """Take over the features that the decoder would add at full-length positions between layers."""
-
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        deepstack.clear()
+    def decoder(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
+        """Take over the features that the decoder would add between layers."""
+        self.added.clear()
         features = kwargs.get("deepstack_visual_embeds")
         if features is None:
             return None
         where = kwargs["visual_pos_masks"][..., None]
         blank = torch.zeros_like(kwargs["inputs_embeds"])
         for layer, feature in enumerate(features):
-            deepstack[layer + 1] = blank.masked_scatter(where, feature.to(blank))
+            self.added[layer + 1] = blank.masked_scatter(where, feature.to(blank))
         return args, {**kwargs, "deepstack_visual_embeds": None}
 
-    return hook
-
-
-def _layer_hook(index: int, current: _Current, deepstack: dict[int, Tensor]) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def layer(self, index: int, module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
+        """Let the callbacks replace a decoder layer's inputs."""
         missing = [name for name in _REQUIRED if name not in kwargs]
         if missing:
             raise BackboneError(
@@ -205,9 +200,9 @@ def _layer_hook(index: int, current: _Current, deepstack: dict[int, Tensor]) -> 
             rotary=kwargs["position_embeddings"],
             position_ids=kwargs.get("position_ids"),
             cache=kwargs["past_key_values"],
-            added=deepstack.get(index),
+            added=self.added.get(index),
         )
-        new = current.hooks.enter(call)
+        new = self.callbacks.enter(call)
         if new is call:
             return None
         kwargs = {
@@ -220,19 +215,11 @@ def _layer_hook(index: int, current: _Current, deepstack: dict[int, Tensor]) -> 
             kwargs[KEYWORD] = Keys(new.weights, new.tap)
         if "position_ids" in kwargs:
             kwargs["position_ids"] = new.position_ids
-        return (
-            ((new.states, *args[1:]), kwargs)
-            if args
-            else ((), {**kwargs, "hidden_states": new.states})
-        )
+        if args:
+            return (new.states, *args[1:]), kwargs
+        return (), {**kwargs, "hidden_states": new.states}
 
-    return hook
-
-
-def _norm_hook(current: _Current) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        states = args[0]
-        new = current.hooks.leave(states)
-        return None if new is states else ((new, *args[1:]), kwargs)
-
-    return hook
+    def norm(self, module: nn.Module, args: Args, kwargs: Kwargs) -> Any:
+        """Let the callbacks replace the final norm's input."""
+        new = self.callbacks.leave(args[0])
+        return None if new is args[0] else ((new, *args[1:]), kwargs)

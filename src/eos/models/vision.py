@@ -6,6 +6,7 @@ layers' own weights, only those that are needed. Towers without a class token ar
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,18 +41,16 @@ class VisionTap:
 
     def attach(self) -> list[Any]:
         """Hook the last two layers; the caller removes the hooks."""
-
-        def noting(place: int) -> Any:
-            def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                self.inputs[place] = args[0] if args else kwargs["hidden_states"]
-
-            return hook
-
         layers = self.layers()
         return [
-            layers[place].register_forward_pre_hook(noting(place), with_kwargs=True)
+            layers[place].register_forward_pre_hook(partial(self._note, place), with_kwargs=True)
             for place in (-2, -1)
         ]
+
+    def _note(
+        self, place: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.inputs[place] = args[0] if args else kwargs["hidden_states"]
 
     def take(self, states: Sequence[Tensor] | None) -> None:
         """Use a tower's last hidden states, `LAST_STATES` or more; None if they are not known."""

@@ -20,9 +20,7 @@ from eos.errors import ConfigError, numbered
 Parameter: TypeAlias = float | Tensor
 Norm: TypeAlias = Literal["token", "frobenius"]
 
-EPS = (
-    1e-12  # ε of Eq. 2 as `torch.nn.functional.normalize` has it: shorter vectors resemble nothing
-)
+EPS = 1e-12  # ε of Eq. 2, as of torch's `normalize`: shorter vectors resemble nothing
 BETA = 10.0  # β of Eq. 4
 TAU_FLOOR = 1e-12  # a τ *tensor* may be driven to 0; a τ *float* of 0 is the exact limit instead
 HUGE = 1e15  # above it the squares of float32 entries may overflow
@@ -112,7 +110,6 @@ def mass_received(
     *,
     tau: Parameter,
     theta: Parameter,
-    beta: float = 10.0,
 ) -> Tensor:
     """Share the attention weights of M candidates among the K anchors that stand for them.
 
@@ -129,14 +126,13 @@ def mass_received(
         leaving: their attention weights, ``[..., M]``.
         tau: assignment temperature τ.
         theta: similarity threshold θ of the transfer gate.
-        beta: its sharpness β.
     """
     with torch.autocast(anchors.device.type, enabled=False):
         a, d = (torch.nn.functional.normalize(x.float(), dim=-1) for x in (anchors, candidates))
         similarity = d @ a.mT
         nearest = similarity.amax(dim=-1, keepdim=True)
         tau, theta = (_column(value, torch.float32) for value in (tau, theta))
-        shares = _assignment(similarity, nearest.detach(), tau) * _gate(nearest, theta, beta)
+        shares = _assignment(similarity, nearest.detach(), tau) * _gate(nearest, theta, BETA)
         found = (shares * leaving.float().unsqueeze(-1)).sum(dim=-2)
         return found.expand(*found.shape[:-1], anchors.shape[-2])
 

@@ -38,14 +38,23 @@ class Selection:
 
 def select(scores: Tensor, keep: int) -> Selection:
     """Keep the ``keep`` highest of ``scores`` ``[..., N]``; the earlier of tied tokens wins."""
-    tokens = scores.shape[-1]
+    check_keep(keep, scores.shape[-1])
+    order = scores.detach().argsort(dim=-1, descending=True, stable=True)
+    kept, dropped = order[..., :keep], order[..., keep:]
+    return Selection(kept.sort(dim=-1).values, dropped.sort(dim=-1).values)
+
+
+def check_keep(keep: int, tokens: int) -> None:
+    """Refuse to keep none or more than all of ``tokens``."""
     if not 1 <= keep <= tokens:
         raise ConfigError(
             f"expected to keep between 1 and {tokens} of {tokens} tokens, found {keep}"
         )
-    order = scores.detach().argsort(dim=-1, descending=True, stable=True)
-    kept, dropped = order[..., :keep], order[..., keep:]
-    return Selection(kept.sort(dim=-1).values, dropped.sort(dim=-1).values)
+
+
+def highest(scores: Tensor, count: int) -> Tensor:
+    """Index the ``count`` highest of ``scores`` ``[..., N]``, falling, earlier ties first."""
+    return scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
 
 
 def keep_probability(

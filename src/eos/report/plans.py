@@ -9,7 +9,7 @@ from pydantic import Field
 from eos.config import Artifact, ExtendedFloat, Frozen
 from eos.evaluation.study import StudyRow
 from eos.operator.regime import Regime, regime
-from eos.space.expected import Expected
+from eos.sizes import Expected
 
 OMEGA = ("gamma", "tau", "theta", "rho", "nu")
 GREEK = dict(zip(OMEGA, "γτθρν", strict=True))

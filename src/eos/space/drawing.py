@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from eos.methods import DEPTH
 from eos.space.step import Operator, Step
 
 if TYPE_CHECKING:
     from eos.space.plan import Plan
-
-PUBLISHED_DEPTH = 32  # decoder layers of the models that presets are published for
 
 
 def draw(plan: "Plan") -> str:
@@ -23,15 +22,10 @@ def draw(plan: "Plan") -> str:
         f"FLOPs x{expected.flops_ratio:.3f}, KV x{expected.kv_bytes_ratio:.3f} "
         f"(with {plan.text_tokens} text tokens)"
     )
-    note = [] if "preset" not in plan.provenance else _rescaled_note(plan.num_layers)
+    note = []
+    if "preset" in plan.provenance and plan.num_layers != DEPTH:
+        note = [f"layers: published for {DEPTH}, at the same share of {plan.num_layers} here"]
     return "\n".join([header, *rows, footer, *note])
-
-
-def _rescaled_note(num_layers: int) -> list[str]:
-    """Say that a preset's layers are not those of its paper."""
-    if num_layers == PUBLISHED_DEPTH:
-        return []
-    return [f"layers: published for {PUBLISHED_DEPTH}, at the same share of {num_layers} here"]
 
 
 def _row(step: Step, width: int) -> str:

@@ -9,14 +9,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eos.errors import ConfigError, PlanError
 from eos.runs.files import write_atomically
+from eos.space.plan import BudgetKind, Plan
 from eos.space.searched import load_plan_of_run
-
-if TYPE_CHECKING:
-    from eos.space.plan import Plan
 
 PREFIX = "hub:"  # of a plan's name on the command line
 MAIN, CARD = "plan.json", "README.md"
@@ -37,9 +35,13 @@ def load_pretrained(
     *,
     revision: str | None = None,
     budget: int | None = None,
+    kind: BudgetKind = "final",
     model: Any = None,
-) -> "Plan":
-    """Load the plan of a folder or of a repository on the hub; see `Plan.from_pretrained`."""
+) -> Plan:
+    """Load the plan of a folder or of a repository on the hub; see `Plan.from_pretrained`.
+
+    ``kind`` says what the budget counts, as in `Plan.rescaled`.
+    """
     local = Path(source).is_dir()
     if local and revision is not None:
         raise ConfigError(
@@ -51,7 +53,7 @@ def load_pretrained(
             f"expected a {MAIN} in {str(source)!r}; found none. Name the repository or folder of a "
             "plan, not that of a model"
         )
-    plan = load_plan_of_run(folder, budget)
+    plan = load_plan_of_run(folder, budget, kind=kind)
     if model is not None:
         _check_model(plan, model, source=str(source))
     return plan
@@ -83,7 +85,7 @@ def _snapshot(name: str, revision: str | None) -> Path:
     raise PlanError(f"expected a folder or a repository with a {MAIN}; found {name!r}, {problem}")
 
 
-def _check_model(plan: "Plan", model: Any, *, source: str) -> None:
+def _check_model(plan: Plan, model: Any, *, source: str) -> None:
     from eos.models.plain import model_sizes
 
     sizes = model_sizes(model)
@@ -97,10 +99,10 @@ def _check_model(plan: "Plan", model: Any, *, source: str) -> None:
 
 
 def prepare(
-    plan: "Plan",
+    plan: Plan,
     repo: str,
     *,
-    plans: Mapping[int, "Plan"] | None = None,
+    plans: Mapping[int, Plan] | None = None,
     results: object = None,
 ) -> dict[str, str]:
     """Write the files of a repository, by name; ``plans`` are those of further budgets."""
@@ -125,7 +127,7 @@ def push(repo: str, files: Mapping[str, str], *, private: bool, message: str) ->
         return str(api.upload_folder(repo_id=repo, folder_path=folder, commit_message=message))
 
 
-def write_card(plan: "Plan", repo: str, *, results: object = None) -> str:
+def write_card(plan: Plan, repo: str, *, results: object = None) -> str:
     """Write the card: what the plan does and costs, where it comes from, how to use it."""
     cost, named = plan.expected, bool(HUB_NAME.fullmatch(plan.backbone))
     base = f"base_model: {plan.backbone}\n" if named else ""

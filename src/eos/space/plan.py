@@ -16,13 +16,12 @@ from typing_extensions import Self
 from eos.config import Artifact, ProblemsError
 from eos.errors import EosError, PlanError
 from eos.methods.registry import OPERATORS, get_preset
+from eos.sizes import Expected
 from eos.space import cost
-from eos.space.consistency import contradictions
 from eos.space.cost import K_MIN, LLAMA_7B, TEXT_TOKENS, Dims
 from eos.space.discretise import open_layers, operators_of, reducing_layers, retained
 from eos.space.drawing import draw
-from eos.space.expected import Expected
-from eos.space.step import Operator, Step
+from eos.space.step import Operator, Step, contradictions
 from eos.space.theta import Theta
 
 BudgetKind: TypeAlias = Literal["final", "mean", "published"]
@@ -50,7 +49,7 @@ class Plan(Artifact):
             claimed = data.get("expected")
             data = {key: value for key, value in data.items() if key != "expected"}
         plan = handler(data)
-        problems = contradictions(plan)
+        problems = contradictions(plan.steps, plan.visual_tokens, plan.num_layers)
         if not problems and claimed is not None and claimed != plan.expected.model_dump():
             derived = plan.expected.model_dump()
             problems = [f"expected: the steps cost {derived}, found {claimed}; delete this entry"]
@@ -153,7 +152,10 @@ class Plan(Artifact):
         own label and gives exactly their schedule.
         """
         if model is not None:
-            return cls.preset(name, budget=budget, kind=kind, **_sizes(model))
+            # imported here, since making plans does not wait for transformers
+            from eos.models.plain import model_sizes
+
+            return cls.preset(name, budget=budget, kind=kind, **model_sizes(model))
         preset = get_preset(name)
         sizes = {"visual_tokens": visual_tokens, "num_layers": num_layers}
         own: dict[str, Any] = {
@@ -280,10 +282,3 @@ class Plan(Artifact):
     def __str__(self) -> str:
         """Draw the plan as a plain table: one row a step, then what it costs."""
         return draw(self)
-
-
-def _sizes(model: Any) -> dict[str, Any]:
-    """Read a model's sizes; imported here, since making plans does not wait for transformers."""
-    from eos.models.plain import model_sizes
-
-    return model_sizes(model)

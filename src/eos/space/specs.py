@@ -41,7 +41,9 @@ def read_spec(
     hub = _hub(spec, budget)
     if hub is not None:
         name, repo, counts = hub
-        return [(own, _load_hub(repo, count, kind=kind)) for own, count in _at(name, counts)]
+        names = [f"{name}@{count}" if len(counts) > 1 else name for count in counts]
+        plans = [load_pretrained(repo, budget=count, kind=kind) for count in counts]
+        return list(zip(names, plans, strict=True))
     file = _file(spec)
     if file is not None:
         name, path = file
@@ -75,17 +77,6 @@ def _hub(spec: str, budget: int | None) -> tuple[str, str, list[int | None]] | N
     repo, at, counts = rest.removeprefix(PREFIX).partition("@")
     budgets: list[int | None] = [*_budgets(spec, counts, budget)] if at else [budget]
     return name or repo.rpartition("/")[2], repo, budgets
-
-
-def _at(name: str, budgets: list[int | None]) -> list[tuple[str, int | None]]:
-    """Name the plans of several budgets apart."""
-    return [(f"{name}@{count}" if len(budgets) > 1 else name, count) for count in budgets]
-
-
-def _load_hub(repo: str, budget: int | None, *, kind: BudgetKind) -> Plan:
-    if kind == "final" or budget is None:
-        return load_pretrained(repo, budget=budget)
-    return load_pretrained(repo).rescaled(budget, kind=kind)
 
 
 def _file(spec: str) -> tuple[str, Path] | None:

@@ -1,15 +1,20 @@
-"""Step: one reduction of a plan, as data. Which tokens, how many, and what becomes of the rest."""
+"""Step: one reduction of a plan, as data. Which tokens, how many, and what becomes of the rest.
 
+`contradictions` says whether steps can follow each other in a decoder of a given size.
+"""
+
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
 from eos.config import Checked, ExtendedFloat
+from eos.errors import EosError
 from eos.methods.registry import OPERATORS
 from eos.operator.operate import Omega
 from eos.operator.regime import Regime, regime
 from eos.operator.scorers import Need
-from eos.space.mixture import scorers_of
+from eos.space.mixture import components, scorers_of
 
 DEFAULT_SCORER = "text-raters"
 INPUT_SCORER = "dissimilarity"  # needs no text, so works before the decoder; in every family
@@ -87,3 +92,24 @@ def needs(score: str, kind: str) -> set[Need]:
     """List the evidence that a score and an operator need together."""
     scored = [need for scorer in scorers_of(score) for need in scorer.needs]
     return {*scored, *(OPERATORS[kind].needs if kind in OPERATORS else ())}
+
+
+def contradictions(steps: Sequence[Step], visual_tokens: int, num_layers: int) -> list[str]:
+    """Find every way in which a plan's steps contradict each other or what exists."""
+    problems, available, previous = [], visual_tokens, -2
+    for i, step in enumerate(steps):
+        where = f"steps.{i}"
+        if not -1 <= step.layer < num_layers:
+            problems.append(f"{where}.layer: expected -1 to {num_layers - 1}, found {step.layer}")
+        if step.layer <= previous:
+            problems.append(f"{where}.layer: expected a layer after {previous}, found {step.layer}")
+        if not 1 <= step.keep <= available:
+            problems.append(
+                f"{where}.keep: expected 1 to {available}, all that are left, found {step.keep}"
+            )
+        try:
+            components(step.score)
+        except EosError as failure:
+            problems.append(f"{where}.score: {failure}")
+        available, previous = min(available, max(step.keep, 1)), max(previous, step.layer)
+    return problems
