@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eos.miniature.scenes import CROWDS
+from eos.miniature.scenes import OBJECT_SHARES
 
 RISE = 40  # steps over which the rate rises at the start of a phase
 DECAY = 0.15  # the last share of all steps with answers, in which the rate falls to nothing
@@ -50,8 +50,8 @@ COURSE = (
     Phase("answers", 96, 200, 8, rate=0.2, shares=FULL, others=HARD),
     Phase("answers", 96, 400, 8, rate=0.15, shares=FULL, others=HARD),
     Phase("answers", 96, 100, 8, rate=0.15, shares=FULL, others=EACH),
-    Phase("answers", 96, 480, 8, rate=0.15, shares=CROWDS, others=EACH),
-    Phase("answers", 96, 250, 8, rate=0.2, shares=CROWDS, others=HARD),
+    Phase("answers", 96, 480, 8, rate=0.15, shares=OBJECT_SHARES, others=EACH),
+    Phase("answers", 96, 250, 8, rate=0.2, shares=OBJECT_SHARES, others=HARD),
 )
 
 
