@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration
 
-from eos.miniature.model import GRID, PATCH, make_teachable, new_model, word_embeddings
+from eos.miniature.model import GRID, PATCH, initialise_for_training, new_model
 from eos.miniature.scenes import Random, draw_scene
 from eos.miniature.training.course import OTHERS, Phase
 from eos.miniature.training.lessons import DARK, Lesson, make_lesson, pixel_values, thinned
@@ -59,7 +59,7 @@ class Student(nn.Module):
         self.model: LlavaForConditionalGeneration = new_model(config, seed=seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            make_teachable(self.model)
+            initialise_for_training(self.model)
             self.heads = DenseHeads(self.model.model.vision_tower.config.hidden_size)
 
 
@@ -150,7 +150,7 @@ def _losses(
     ids, scenes, layers = lesson.ids, lesson.scenes, len(states) - 1
     midway, late = states[layers // 2], states[layers * 3 // 4]
     return {
-        "naming": naming_loss(features, word_embeddings(student.model), labels),
+        "naming": naming_loss(features, student.model.get_input_embeddings().weight, labels),
         "placing": placing_loss(heads, features, labels, corner=corner),
         "passing": passing_loss(heads, features, labels),
         "grounding": grounding_loss(heads, midway, ids, scenes),
