@@ -1,6 +1,7 @@
 """Model: the miniature's architecture, a LLaVA-1.5 in every respect but its size."""
 
 import torch
+from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from eos.miniature.language import END, IMAGE, PAD, START, vocabulary
@@ -65,9 +66,9 @@ def initialise_for_training(model: LlavaForConditionalGeneration) -> None:
     Embeddings must not be small against what the first layers add, and queries unlike keys keep
     attention uniform for long: either way a question never learns to attend to its object.
     """
-    embeddings = model.get_input_embeddings().weight
-    width = embeddings.shape[1]
-    embeddings.normal_()
+    embedding: nn.Embedding = model.model.language_model.embed_tokens
+    width = embedding.embedding_dim
+    embedding.weight.normal_()
     for layer in model.model.language_model.layers:
         attention = layer.self_attn
         attention.q_proj.weight.normal_(std=width**-0.5)
