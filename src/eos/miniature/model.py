@@ -1,7 +1,5 @@
 """Model: the miniature's architecture, a LLaVA-1.5 in every respect but its size."""
 
-from typing import Any
-
 import torch
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
@@ -53,33 +51,24 @@ def new_model(config: LlavaConfig, *, seed: int) -> LlavaForConditionalGeneratio
         torch.manual_seed(seed)
         model = LlavaForConditionalGeneration._from_config(config, attn_implementation="sdpa")
         with torch.no_grad():
-            _prepare_sight(model.model.vision_tower.embeddings)
+            embeddings = model.model.vision_tower.embeddings
+            patches = embeddings.patch_embedding.weight
+            patches /= patches.std() * patches[0].numel() ** 0.5  # as large as positions
+            positions = embeddings.position_embedding.weight
+            positions[1:] = _sinusoidal_positions(GRID, positions.shape[1])
     return model
 
 
-def _prepare_sight(embeddings: Any) -> None:
-    """Scale pixels like positions, and set positions to sines and cosines."""
-    pixels, places = embeddings.patch_embedding.weight, embeddings.position_embedding.weight
-    pixels /= pixels.std() * pixels[0].numel() ** 0.5
-    places[1:] = _places(GRID, places.shape[1])
-
-
-def word_embeddings(model: LlavaForConditionalGeneration) -> torch.Tensor:
-    """The decoder's words, ``[V, D]``."""
-    embedding: nn.Embedding = model.model.language_model.embed_tokens
-    return embedding.weight
-
-
 @torch.no_grad()
-def make_teachable(model: LlavaForConditionalGeneration) -> None:
+def initialise_for_training(model: LlavaForConditionalGeneration) -> None:
     """Initialise words to attend to tokens like them, and layers to add nothing.
 
     Embeddings must not be small against what the first layers add, and queries unlike keys keep
     attention uniform for long: either way a question never learns to attend to its object.
     """
-    words = word_embeddings(model)
-    width = words.shape[1]
-    words.normal_()
+    embedding: nn.Embedding = model.model.language_model.embed_tokens
+    width = embedding.embedding_dim
+    embedding.weight.normal_()
     for layer in model.model.language_model.layers:
         attention = layer.self_attn
         attention.q_proj.weight.normal_(std=width**-0.5)
@@ -91,7 +80,7 @@ def make_teachable(model: LlavaForConditionalGeneration) -> None:
     projector.linear_2.weight.normal_(std=width**-0.5)
 
 
-def _places(grid: int, width: int) -> torch.Tensor:
+def _sinusoidal_positions(grid: int, width: int) -> torch.Tensor:
     """Sines and cosines of a patch's column and row, ``[grid², width]``."""
     rates = 1.0 / 100.0 ** (torch.arange(width // 4) / (width // 4))
     angles = torch.arange(grid)[:, None] * rates

@@ -238,15 +238,11 @@ def chart(scene: WorldScene, rng: Random) -> Question | None:
         bar = _pick(rng, bars)
         text = f"what is the value of the {bar.color} bar ?"
         return Question(text, bar.name, 1 / 9, variant="value")
-    ranked = sorted(bars, key=lambda bar: int(bar.name))
-    if rng.integers(0, 2):
-        ranked.reverse()
-        which = "highest"
-    else:
-        which = "lowest"
+    highest = bool(rng.integers(0, 2))
+    ranked = sorted(bars, key=lambda bar: int(bar.name), reverse=highest)
     if ranked[0].name == ranked[1].name:
         return None
-    text = f"what color is the {which} bar ?"
+    text = f"what color is the {'highest' if highest else 'lowest'} bar ?"
     return Question(text, ranked[0].color, 1 / 8, variant="extreme")
 
 

@@ -6,7 +6,7 @@ than chance. Knows nothing of questions.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from eos.miniature.digits import handwritten
 from eos.miniature.drawing import Image, Mask, arrow, glyph, segment, sprite, stamp
 
 Random = np.random.Generator
+Box = tuple[int, int, int, int]  # left, top, right, bottom in pixels
 
 COLORS = {
     "red": (225, 40, 45),
@@ -32,7 +33,7 @@ SIZES = {"small": 12, "large": 16}
 LETTERS = ("A", "B", "C", "D", "E", "F")
 WHITE = (240, 240, 240)
 DIGIT = 16  # pixels a digit is wide and high
-CROWDS = (0.4, 0.67, 1.0)  # shares of the most objects: 6, 10 or 15 of them
+OBJECT_SHARES = (0.4, 0.67, 1.0)  # of the most objects that a scene has: 6, 10 or 15 of them
 HIGHEST = 9  # the largest value of a bar
 
 
@@ -45,13 +46,13 @@ class Thing:
         name: shape, digit, value or letter.
         color: its colour's name.
         size: "small" or "large" for shapes, else "".
-        box: left, top, right, bottom in pixels.
+        box: where it is.
     """
 
     kind: str
     name: str
     color: str
-    box: tuple[int, int, int, int]
+    box: Box
     size: str = ""
 
     @property
@@ -70,7 +71,7 @@ class WorldScene:
         pixels: ``[S, S, 3]``, 8 bits.
         things: everything that questions are about; bars from left to right.
         links: from letter to letter, in diagrams.
-        strokes: the arrows' masks, in the order of ``links``; for teaching the tower.
+        strokes: the arrows' masks, in the order of ``links``; labels of patches follow from them.
     """
 
     kind: str
@@ -84,6 +85,10 @@ class WorldScene:
         return [thing for thing in self.things if thing.kind == kind]
 
 
+Links = tuple[tuple[str, str], ...]
+Content = tuple[tuple[Thing, ...], Links, tuple[Mask, ...]]  # things, links and strokes of a scene
+
+
 def draw_scene(
     kind: str, rng: Random, *, size: int = 96, split: str = "train", share: float = 1.0
 ) -> WorldScene:
@@ -92,13 +97,10 @@ def draw_scene(
     Handwritten digits are those of the split; a share below one draws fewer objects.
     """
     image = _background(rng, size)
-    if kind == "objects":
-        scene = _objects(image, rng, split, share=share)
-    else:
-        scene = SCENE_KINDS[kind](image, rng, split)
+    things, links, strokes = SCENE_KINDS[kind](image, rng, split, share)
     speckled = image + rng.integers(-7, 8, image.shape)
     pixels = np.clip(np.floor(speckled + 0.5), 0, 255).astype(np.uint8)
-    return replace(scene, kind=kind, pixels=pixels)
+    return WorldScene(kind, pixels, things, links, strokes)
 
 
 def _background(rng: Random, size: int) -> Image:
@@ -117,7 +119,7 @@ def _tint(rng: Random, color: str) -> tuple[int, ...]:
     return tuple(int(channel + rng.integers(-12, 13)) for channel in COLORS[color])
 
 
-def _crowd(size: int, share: float = 1.0) -> tuple[int, ...]:
+def _trait_counts(size: int, share: float) -> tuple[int, ...]:
     """Number of objects of each colour (and of each shape): as many as fit into the image."""
     most = round(size * size / 614 * share)
     counts: list[int] = []
@@ -134,13 +136,13 @@ def _shuffled(rng: Random, values: Sequence[str], counts: Sequence[int]) -> list
     return [labels[place] for place in rng.permutation(len(labels))]
 
 
-def _place(
-    rng: Random, size: int, sides: Sequence[int], taken: Sequence[tuple[int, int, int, int]] = ()
-) -> list[tuple[int, int, int, int]]:
+def _place_boxes(
+    rng: Random, size: int, sides: Sequence[int], taken: Sequence[Box] = ()
+) -> list[Box]:
     """Find boxes of the given sides that do not overlap, largest first."""
     order = sorted(range(len(sides)), key=lambda place: -sides[place])
     while True:
-        boxes: dict[int, tuple[int, int, int, int]] = {}
+        boxes: dict[int, Box] = {}
         for place in order:
             side = sides[place]
             for x, y in rng.integers(0, size - side + 1, (60, 2)).tolist():
@@ -154,16 +156,16 @@ def _place(
             return [boxes[place] for place in range(len(sides))]
 
 
-def _overlap(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> bool:
+def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _shapes(
-    image: Image, rng: Random, counts: Sequence[int], taken: Sequence[Thing]
+def _draw_shapes(
+    image: Image, rng: Random, counts: Sequence[int], taken: Sequence[Box] = ()
 ) -> list[Thing]:
     colors, shapes = _shuffled(rng, tuple(COLORS), counts), _shuffled(rng, SHAPES, counts)
     sizes = [("small", "large")[bit] for bit in rng.integers(0, 2, len(colors))]
-    boxes = _place(rng, len(image), [SIZES[size] for size in sizes], [thing.box for thing in taken])
+    boxes = _place_boxes(rng, len(image), [SIZES[size] for size in sizes], taken)
     things = []
     for color, shape, size, box in zip(colors, shapes, sizes, boxes, strict=True):
         stamp(image, sprite(shape, SIZES[size]), box[:2], _tint(rng, color))
@@ -171,35 +173,32 @@ def _shapes(
     return things
 
 
-def _objects(image: Image, rng: Random, split: str, share: float = 1.0) -> WorldScene:
-    things = _shapes(image, rng, _crowd(len(image), share), ())
-    return WorldScene("", np.empty(0, np.uint8), tuple(things))
+def _objects(image: Image, rng: Random, split: str, share: float) -> Content:
+    return tuple(_draw_shapes(image, rng, _trait_counts(len(image), share))), (), ()
 
 
-def _write(image: Image, rng: Random, split: str, *, color: str, corner: tuple[int, int]) -> Thing:
-    """Write a handwritten digit."""
+def _draw_digit(
+    image: Image, rng: Random, split: str, *, color: str, corner: tuple[int, int]
+) -> Thing:
     name, mask = handwritten(rng, split)
     stamp(image, mask, corner, _tint(rng, color))
     x, y = corner
     return Thing("digit", name, color, (x, y, x + DIGIT, y + DIGIT))
 
 
-def _digits(image: Image, rng: Random, split: str) -> WorldScene:
+def _digits(image: Image, rng: Random, split: str, share: float) -> Content:
     count = max(2, len(image) // 24)
     colors = rng.permutation(list(COLORS))[:count]
-    boxes = _place(rng, len(image), [DIGIT] * count)
-    written = [
-        _write(image, rng, split, color=str(color), corner=box[:2])
+    boxes = _place_boxes(rng, len(image), [DIGIT] * count)
+    digits = [
+        _draw_digit(image, rng, split, color=str(color), corner=box[:2])
         for color, box in zip(colors, boxes, strict=True)
     ]
-    return WorldScene(
-        "",
-        np.empty(0, np.uint8),
-        (*written, *_shapes(image, rng, _crowd(len(image), 0.5), written)),
-    )
+    shapes = _draw_shapes(image, rng, _trait_counts(len(image), 0.5), boxes)
+    return (*digits, *shapes), (), ()
 
 
-def _strings(image: Image, rng: Random, split: str) -> WorldScene:
+def _strings(image: Image, rng: Random, split: str, share: float) -> Content:
     size = len(image)
     rows, length = size // 32, min(4, size // DIGIT - 1)
     colors = rng.permutation(list(COLORS))[:rows]
@@ -209,13 +208,13 @@ def _strings(image: Image, rng: Random, split: str) -> WorldScene:
         x = int(rng.integers(0, size - length * pitch))
         y = row * 32 + int(rng.integers(0, 32 - DIGIT + 1))
         things += [
-            _write(image, rng, split, color=str(color), corner=(x + place * pitch, y))
+            _draw_digit(image, rng, split, color=str(color), corner=(x + place * pitch, y))
             for place in range(length)
         ]
-    return WorldScene("", np.empty(0, np.uint8), tuple(things))
+    return tuple(things), (), ()
 
 
-def _chart(image: Image, rng: Random, split: str) -> WorldScene:
+def _chart(image: Image, rng: Random, split: str, share: float) -> Content:
     size = len(image)
     count, unit = size // 16, (size - 6) // 10
     floor = size - 3
@@ -225,18 +224,16 @@ def _chart(image: Image, rng: Random, split: str) -> WorldScene:
     things = []
     for place, (color, value) in enumerate(zip(colors, values, strict=True)):
         x = place * 16 + int(rng.integers(1, 16 - width))
-        stamp(
-            image, np.ones((value * unit, width)), (x, floor - value * unit), _tint(rng, str(color))
-        )
-        box = (x, floor - value * unit, x + width, floor)
-        things.append(Thing("bar", str(value), str(color), box))
+        top = floor - value * unit
+        stamp(image, np.ones((value * unit, width)), (x, top), _tint(rng, str(color)))
+        things.append(Thing("bar", str(value), str(color), (x, top, x + width, floor)))
     for level in range(1, HIGHEST + 1):  # ticks at the left border, to measure by
         stamp(image, np.ones((1, 2)), (0, floor - level * unit), WHITE)
     stamp(image, np.ones((1, size)), (0, floor), WHITE)
-    return WorldScene("", np.empty(0, np.uint8), tuple(things))
+    return tuple(things), (), ()
 
 
-def _diagram(image: Image, rng: Random, split: str) -> WorldScene:
+def _diagram(image: Image, rng: Random, split: str, share: float) -> Content:
     """Boxes with letters on a loose grid; every box but one sends an arrow to a neighbour."""
     size = len(image)
     cells = size // 32 if size >= 64 else 2
@@ -251,13 +248,12 @@ def _diagram(image: Image, rng: Random, split: str) -> WorldScene:
         stamp(image, np.ones((16, 14)), (x, y), _tint(rng, color))
         stamp(image, glyph(letter), (x + 2, y + 1), (10, 10, 10))
         things.append(Thing("node", letter, color, (x, y, x + 14, y + 16)))
-    links, strokes = _arrows(image, rng, things, spots)
-    return WorldScene("", np.empty(0, np.uint8), tuple(things), links, strokes)
+    return tuple(things), *_draw_arrows(image, rng, things, spots)
 
 
-def _arrows(
+def _draw_arrows(
     image: Image, rng: Random, nodes: Sequence[Thing], spots: Sequence[tuple[int, int]]
-) -> tuple[tuple[tuple[str, str], ...], tuple[Mask, ...]]:
+) -> tuple[Links, tuple[Mask, ...]]:
     """Send an arrow from each box to a neighbouring one, never back along another arrow."""
     links: dict[str, str] = {}
     strokes = []
@@ -286,7 +282,7 @@ def _between(source: Thing, target: Thing) -> tuple[tuple[float, float], tuple[f
     return (x1 + dx, y1 + dy), (x2 - dx, y2 - dy)
 
 
-SCENE_KINDS: dict[str, Callable[[Image, Random, str], WorldScene]] = {
+SCENE_KINDS: dict[str, Callable[[Image, Random, str, float], Content]] = {
     "objects": _objects,
     "digits": _digits,
     "strings": _strings,

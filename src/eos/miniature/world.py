@@ -15,7 +15,7 @@ from eos.errors import DataError
 from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.model import SIZE
 from eos.miniature.questions import Question
-from eos.miniature.scenes import CROWDS, draw_scene
+from eos.miniature.scenes import OBJECT_SHARES, draw_scene
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}  # first number of every random stream
 EVALUATED = tuple(name for name, family in QUESTION_FAMILIES.items() if family.group != "training")
@@ -57,7 +57,7 @@ def example(split: str, family: str, number: int, *, seed: int = 0) -> Example:
         )
     place = tuple(QUESTION_FAMILIES).index(family)
     rng = np.random.default_rng([SPLITS[split], 1, seed, place, number])
-    share = CROWDS[int(rng.integers(0, len(CROWDS)))]
+    share = OBJECT_SHARES[int(rng.integers(0, len(OBJECT_SHARES)))]
     question = None
     while question is None:
         scene = draw_scene(QUESTION_FAMILIES[family].kind, rng, size=SIZE, split=split, share=share)

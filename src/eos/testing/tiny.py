@@ -36,6 +36,8 @@ VISION = {
     "image_size": 24,
     "patch_size": 4,
 }
+LLAMA = {**TEXT, "model_type": "llama"}
+QWEN2 = {**TEXT, "model_type": "qwen2"}
 CLIP = {**VISION, "model_type": "clip_vision_model", "projection_dim": 32}
 SIGLIP = {**VISION, "model_type": "siglip_vision_model", "vision_use_head": False}
 QWEN_VISION = {
@@ -48,16 +50,24 @@ QWEN_VISION = {
     "temporal_patch_size": 2,
 }
 MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+LLAVA = {
+    "text_config": LLAMA,
+    "vision_config": CLIP,
+    "image_token_index": IMAGE,
+    "vision_feature_layer": -2,
+}
+IDEFICS = {
+    "text_config": LLAMA,
+    "vision_config": VISION,
+    "image_token_id": IMAGE,
+    "scale_factor": 2,
+}
 IDS = {
     "image_token_id": IMAGE,
     "video_token_id": VIDEO,
     "vision_start_token_id": START,
     "vision_end_token_id": END,
 }
-
-
-def _llama_like(model_type: str) -> dict[str, Any]:
-    return {**TEXT, "model_type": model_type}
 
 
 def _qwen(**vision: Any) -> dict[str, Any]:
@@ -67,21 +77,10 @@ def _qwen(**vision: Any) -> dict[str, Any]:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
-    "llava": {
-        "text_config": _llama_like("llama"),
-        "vision_config": CLIP,
-        "image_token_index": IMAGE,
-        "vision_feature_layer": -2,
-    },
-    "llava_next": {
-        "text_config": _llama_like("llama"),
-        "vision_config": CLIP,
-        "image_token_index": IMAGE,
-        "vision_feature_layer": -2,
-        "image_grid_pinpoints": [[24, 48], [48, 24]],
-    },
+    "llava": LLAVA,
+    "llava_next": {**LLAVA, "image_grid_pinpoints": [[24, 48], [48, 24]]},
     "llava_onevision": {
-        "text_config": _llama_like("qwen2"),
+        "text_config": QWEN2,
         "vision_config": SIGLIP,
         "image_token_index": IMAGE,
         "video_token_index": VIDEO,
@@ -108,23 +107,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
     "internvl": {
-        "text_config": _llama_like("qwen2"),
+        "text_config": QWEN2,
         "vision_config": {**VISION, "image_size": [24, 24], "patch_size": [4, 4]},
         "image_token_id": IMAGE,
         "downsample_ratio": 0.5,
     },
-    "idefics3": {
-        "text_config": _llama_like("llama"),
-        "vision_config": VISION,
-        "image_token_id": IMAGE,
-        "scale_factor": 2,
-    },
-    "smolvlm": {
-        "text_config": _llama_like("llama"),
-        "vision_config": VISION,
-        "image_token_id": IMAGE,
-        "scale_factor": 2,
-    },
+    "idefics3": IDEFICS,
+    "smolvlm": IDEFICS,
     "gemma3": {
         "text_config": {
             **TEXT,
@@ -171,13 +160,9 @@ def tiny_inputs(
     with torch.no_grad():
         features = backbone.model.get_image_features(**vision).pooler_output if images else []
     total = sum(feature.shape[0] for feature in features)
-    counts = [total // max(1, len(texts) * images)] * (len(texts) * images)
-    rows = []
-    for sample, length in enumerate(texts):
-        row = [1, 5]
-        for image in range(images):
-            row += [START, *[IMAGE] * counts[sample * images + image], END]
-        rows.append(row + torch.randint(6, 90, (length,), generator=generator).tolist())
+    each = total // max(1, len(texts) * images)
+    prompt = [1, 5] + images * [START, *[IMAGE] * each, END]
+    rows = [prompt + torch.randint(6, 90, (n,), generator=generator).tolist() for n in texts]
     longest = max(map(len, rows))
     ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
     inputs = {"input_ids": ids, "attention_mask": (ids != 0).long(), **(vision if images else {})}

@@ -1,4 +1,4 @@
-"""Checkpoint: all that training needs to go on, in one file of tensors; and the finished model."""
+"""Checkpoint: the state of training in one file of tensors, to resume from; the trained model."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import LlavaForConditionalGeneration
 
 from eos.miniature.language import make_processor
 from eos.miniature.model import PATCH, SIZE
-from eos.miniature.training.student import Student
+from eos.miniature.training.step import TrainingModel
 
 NAME = "checkpoint.safetensors"
+WEIGHTS = "model."  # prefix of the names of weights
 
 
 def save(
-    out: Path, student: Student, *, helpers: Sequence[torch.optim.Optimizer], step: int
+    out: Path, model: TrainingModel, *, optimizers: Sequence[torch.optim.Optimizer], step: int
 ) -> None:
     """Write weights, optimizers and the number of steps done, replacing the file before."""
-    tensors = {f"student.{name}": value for name, value in student.state_dict().items()}
-    for place, optimizer in enumerate(helpers):
+    tensors = {f"{WEIGHTS}{name}": value for name, value in model.state_dict().items()}
+    for place, optimizer in enumerate(optimizers):
         for index, state in optimizer.state_dict()["state"].items():
             for name, value in state.items():
                 tensors[f"optimizer.{place}.{index}.{name}"] = torch.as_tensor(value)
@@ -33,18 +33,17 @@ def save(
     temporary.replace(out / NAME)
 
 
-def resume(out: Path, student: Student, *, helpers: Sequence[torch.optim.Optimizer]) -> int:
-    """Read the checkpoint, if there is one; say how many steps are done."""
+def resume(out: Path, model: TrainingModel, *, optimizers: Sequence[torch.optim.Optimizer]) -> int:
+    """Read the checkpoint, if there is one; return how many steps are done."""
     if not (out / NAME).exists():
         return 0
     with safe_open(out / NAME, "pt") as file:
         step = int(file.metadata()["step"])
     tensors = load_file(out / NAME)
-    start = "student."
-    student.load_state_dict(
-        {name.removeprefix(start): v for name, v in tensors.items() if name.startswith(start)}
+    model.load_state_dict(
+        {name.removeprefix(WEIGHTS): v for name, v in tensors.items() if name.startswith(WEIGHTS)}
     )
-    for place, optimizer in enumerate(helpers):
+    for place, optimizer in enumerate(optimizers):
         states: dict[int, dict[str, Tensor]] = defaultdict(dict)
         for name, value in tensors.items():
             if name.startswith(f"optimizer.{place}."):
@@ -54,15 +53,12 @@ def resume(out: Path, student: Student, *, helpers: Sequence[torch.optim.Optimiz
     return step
 
 
-def export(student: Student, folder: Path) -> None:
+def export(model: TrainingModel, folder: Path) -> None:
     """Write a Hugging Face folder: weights in half precision, tokenizer, processor.
 
     The configuration asks for float32, in which every processor can compute.
     """
-    config = deepcopy(student.model.config)
-    halved = LlavaForConditionalGeneration(config).half()
-    halved.load_state_dict({n: v.half() for n, v in student.model.state_dict().items()})
-    halved.save_pretrained(folder)
+    deepcopy(model.model).half().save_pretrained(folder)
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"float16"', '"float32"'))
     make_processor(size=SIZE, patch=PATCH).save_pretrained(folder)

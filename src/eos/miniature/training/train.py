@@ -21,47 +21,48 @@ from transformers import LlavaConfig
 
 from eos.miniature.model import miniature_config
 from eos.miniature.training.checkpoint import export, resume, save
-from eos.miniature.training.course import COURSE, Phase, phase_at, rate_at, total_steps
-from eos.miniature.training.student import Student, examine, optimizers, study
+from eos.miniature.training.schedule import SCHEDULE, Phase, phase_at, rate_at, total_steps
+from eos.miniature.training.step import TrainingModel, make_optimizers, training_step, validate
 
-LOGGED = 20  # steps between lines of the log
+LOG_EVERY = 20  # steps between lines of the log
 
 
 def train(
     out: Path,
     config: LlavaConfig,
     *,
-    course: Sequence[Phase] = COURSE,
+    schedule: Sequence[Phase] = SCHEDULE,
     seed: int = 0,
     save_every: int = 50,
-    examine_every: int = 100,
-) -> Student:
-    """Follow a course from where ``out`` stands to its end, and write the weights."""
+    validate_every: int = 100,
+) -> TrainingModel:
+    """Train to the end of the schedule, resuming from ``out``, and write the weights."""
     out.mkdir(parents=True, exist_ok=True)
-    student = Student(config, seed=seed)
-    helpers = optimizers(student)
-    step, total, begun = resume(out, student, helpers=helpers), total_steps(course), time.time()
+    model = TrainingModel(config, seed=seed)
+    optimizers = make_optimizers(model)
+    step, total = resume(out, model, optimizers=optimizers), total_steps(schedule)
+    begun = time.time()
     with _progress() as bar:
         task = bar.add_task("", total=total, completed=step)
         while step < total:
-            phase, _ = phase_at(course, step)
-            found = study(student, phase, np.random.default_rng([0, 0, seed, step]))
-            nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-            for optimizer in helpers:
+            phase, _ = phase_at(schedule, step)
+            losses = training_step(model, phase, np.random.default_rng([0, 0, seed, step]))
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for optimizer in optimizers:
                 for group in optimizer.param_groups:
-                    group["lr"] = group["base"] * rate_at(course, step)
+                    group["lr"] = group["base"] * rate_at(schedule, step)
                 optimizer.step()
                 optimizer.zero_grad()
             step += 1
-            bar.update(task, completed=step, description=_described(phase, found))
-            if step % LOGGED == 0 or step == total:
-                seen = step % examine_every == 0 or step == total
-                known = examine(student, phase, seed=seed) if seen else None
-                _log(out, step=step, phase=phase, begun=begun, found=found, known=known)
+            bar.update(task, completed=step, description=_described(phase, losses))
+            if step % LOG_EVERY == 0 or step == total:
+                due = step % validate_every == 0 or step == total
+                accuracies = validate(model, phase, seed=seed) if due else None
+                _log(out, losses, accuracies, step=step, phase=phase, begun=begun)
             if step % save_every == 0 or step == total:
-                save(out, student, helpers=helpers, step=step)
-    export(student, out / "weights")
-    return student
+                save(out, model, optimizers=optimizers, step=step)
+    export(model, out / "weights")
+    return model
 
 
 def _progress() -> Progress:
@@ -69,25 +70,25 @@ def _progress() -> Progress:
     return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
 
 
-def _described(phase: Phase, found: dict[str, float]) -> str:
-    losses = " ".join(f"{name} {value:.2f}" for name, value in found.items())
-    return f"{phase.lesson} {phase.size}: {losses}"
+def _described(phase: Phase, losses: dict[str, float]) -> str:
+    values = " ".join(f"{name} {value:.2f}" for name, value in losses.items())
+    return f"{phase.objective} {phase.size}: {values}"
 
 
 def _log(
     out: Path,
+    losses: dict[str, float],
+    accuracies: dict[str, float] | None,
     *,
     step: int,
     phase: Phase,
     begun: float,
-    found: dict[str, float],
-    known: dict[str, float] | None,
 ) -> None:
-    record: dict[str, Any] = {"step": step, "lesson": phase.lesson, "size": phase.size}
+    record: dict[str, Any] = {"step": step, "lesson": phase.objective, "size": phase.size}
     record["seconds"] = round(time.time() - begun, 1)  # since this process began
-    record |= {name: round(value, 4) for name, value in found.items()}
-    if known is not None:
-        record["validation"] = known
+    record |= {name: round(value, 4) for name, value in losses.items()}
+    if accuracies is not None:
+        record["validation"] = accuracies
     with (out / "training.jsonl").open("a") as file:
         file.write(json.dumps(record) + "\n")
 
