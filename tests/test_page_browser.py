@@ -38,12 +38,12 @@ def page(reproduced, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(reproduced, folder / "all")
     add_studies(folder / "all")
-    course = Trajectory.load(folder / "all" / "trajectory.json")
+    trajectory = Trajectory.load(folder / "all" / "trajectory.json")
     steps = [
-        course.steps[place % len(course.steps)].model_copy(update={"step": place})
+        trajectory.steps[place % len(trajectory.steps)].model_copy(update={"step": place})
         for place in range(STEPS)
     ]
-    course.model_copy(update={"steps": tuple(steps)}).save(folder / "all" / "trajectory.json")
+    trajectory.model_copy(update={"steps": tuple(steps)}).save(folder / "all" / "trajectory.json")
     return write_page(load([folder / "all"]), folder / "page.html")
 
 

@@ -16,7 +16,7 @@ from eos.evaluation.study import Study
 from eos.report import build as building
 from eos.report.catalogue import FIGURES, TABLES, labels
 from eos.report.drawing import STYLE, PlotData, to_csv
-from eos.report.figures import ablations, budgets, course, overview
+from eos.report.figures import ablations, budgets, overview, trajectory
 from eos.report.figures.naming import columns
 from eos.report.programme import as_results
 from eos.report.reproduction import Reproduction, load
@@ -174,9 +174,11 @@ def test_the_csv_holds_what_is_drawn(filled):
     margin = {(float(r["budget"]), float(r["points"])) for r in rows if r["panel"] == "margin"}
     assert margin <= lines_of(figure)[-1]
 
-    rows, figure = drawn(course.per_layer, course.draw_per_layer, found)
-    course_rows = {(float(r["step"]), float(r["gamma"])) for r in rows if r["panel"] == "course"}
-    assert course_rows == lines_of(figure)[1]
+    rows, figure = drawn(trajectory.per_layer, trajectory.draw_per_layer, found)
+    trajectory_rows = {
+        (float(r["step"]), float(r["gamma"])) for r in rows if r["panel"] == "trajectory"
+    }
+    assert trajectory_rows == lines_of(figure)[1]
 
     rows, figure = drawn(ablations.operator, ablations.draw_operator, found)
     gamma = {(float(r["value"]), float(r["accuracy"])) for r in rows if r["parameter"] == "gamma"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eos.report.drawing import PlotData
-from eos.report.figures import ablations, budgets, corners, course, overview, pictures, strips
+from eos.report.figures import ablations, budgets, corners, overview, pictures, strips, trajectory
 from eos.report.reproduction import Reproduction
 from eos.report.sheet import Sheet
 from eos.report.tables import budgets as budget_tables
@@ -131,22 +131,22 @@ FIGURES: dict[str, FigureEntry] = {
     ),
     "fig:app_perlayer": FigureEntry(
         "γ layer by layer, and over a search",
-        course.per_layer,
-        course.draw_per_layer,
+        trajectory.per_layer,
+        trajectory.draw_per_layer,
         f"{_needs('main', REPRODUCE)} or plan-*.json; trajectory.json (`eos reproduce`)",
         ("fig:app_perlayer_gamma", "fig:app_search_traj"),
     ),
     # not numbered in the paper
     "search_stages": FigureEntry(
         "Stages of the default search",
-        course.stages,
-        course.draw_stages,
+        trajectory.stages,
+        trajectory.draw_stages,
         "trajectory.json (`eos reproduce`)",
     ),
     "profile": FigureEntry(
         "What dropping tokens after one layer costs",
-        course.profile,
-        course.draw_profile,
+        trajectory.profile,
+        trajectory.draw_profile,
         "profile.json (`eos profile`)",
     ),
     "patches": FigureEntry(

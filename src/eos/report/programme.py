@@ -40,12 +40,12 @@ def report(study: Study, folder: Path, *, use: str) -> str:
     assert found.plan is not None
     rows = regime_rows(Plan(**found.plan))
     regimes = markdown_table(OPERATOR_COLUMNS, rows, align="l" * len(OPERATOR_COLUMNS))
-    course = Trajectory.load(folder / "trajectory.json")
+    trajectory = Trajectory.load(folder / "trajectory.json")
     results, _ = league(study)
     return (
         f"# A search on {study.backbone}\n\n"
         f"Found at {found.cost.final_tokens} final tokens:\n\n"
-        f"{regimes}\n\n{stages(course)}\n"
+        f"{regimes}\n\n{stages(trajectory)}\n"
         f"## Beside prior methods\n\n{glance(results, budgets)}\n{markdown(results)}\n"
         f"## Use the plan\n\n```python\n{use}```\n"
     )
@@ -69,11 +69,11 @@ def _pair(row: ResultRow) -> tuple[str, str]:
     return f"{row.cost.flops_ratio:.3f}", write_accuracy(row.average)
 
 
-def stages(course: Trajectory) -> str:
+def stages(trajectory: Trajectory) -> str:
     """Write what each stage of the search found, as Markdown."""
     head = ["budget", "stage", "plans tried", "disagreement", "passes", "after layer: tokens left"]
     rows = []
-    for stage in course.stages:
+    for stage in trajectory.stages:
         steps = ", ".join(f"{step['layer']}: {step['keep']}" for step in stage.steps)
         far = f"{stage.disagreement:.4f} ± {stage.stderr:.4f}"
         rows.append([stage.budget, stage.name, stage.tried, far, f"{stage.passes:.0f}", steps])

@@ -42,45 +42,45 @@ def per_layer(reproduction: Reproduction) -> PlotData | None:
         for step in plan.steps
         if step.omega is not None
     ]
-    course = reproduction.one(Trajectory)
-    if course is not None:
-        rows += _course(course)
+    trajectory = reproduction.one(Trajectory)
+    if trajectory is not None:
+        rows += _trajectory(trajectory)
     return PlotData(rows) if rows else None
 
 
-def _course(course: Trajectory) -> list[PlotRow]:
+def _trajectory(trajectory: Trajectory) -> list[PlotRow]:
     """List γ of every site and step; whether its gate is open at the end."""
-    every = -(-len(course.steps) // MOST_POINTS)
-    last = len(course.steps) - 1
+    every = -(-len(trajectory.steps) // MOST_POINTS)
+    last = len(trajectory.steps) - 1
     chosen = [
-        step for place, step in enumerate(course.steps) if place % every == 0 or place == last
+        step for place, step in enumerate(trajectory.steps) if place % every == 0 or place == last
     ]
-    gates = course.steps[-1].theta["g"]
+    gates = trajectory.steps[-1].theta["g"]
     return [
         {
-            "panel": "course",
-            "budget": course.budget,
+            "panel": "trajectory",
+            "budget": trajectory.budget,
             "step": step.step,
             "layer": layer,
             "gamma": step.theta["gamma"][place],
             "open": int(gates[place] > OPEN),
         }
-        for place, layer in enumerate(course.sites)
+        for place, layer in enumerate(trajectory.sites)
         for step in chosen
     ]
 
 
 def draw_per_layer(data: PlotData) -> "Figure":
-    """Draw γ of the plans as stems, and its course as lines; layers that reduce stand out."""
+    """Draw γ of the plans as stems, and its trajectory as lines; layers that reduce stand out."""
     found = [row for row in data.rows if row["panel"] == "found"]
-    course = [row for row in data.rows if row["panel"] == "course"]
+    trajectory = [row for row in data.rows if row["panel"] == "trajectory"]
     figure = new_figure(2.6)
-    panels = figure.subplots(1, bool(found) + bool(course), squeeze=False)[0]
+    panels = figure.subplots(1, bool(found) + bool(trajectory), squeeze=False)[0]
     if found:
         _draw_found(panels[0], found)
         title_panel(panels[0], 0, "γ of the found plans")
-    if course:
-        _draw_course(figure, panels[-1], course)
+    if trajectory:
+        _draw_trajectory(figure, panels[-1], trajectory)
         title_panel(panels[-1], int(bool(found)), "γ over a descent on Θ, one line a layer")
     return figure
 
@@ -104,7 +104,7 @@ def _draw_found(axes: "Axes", rows: list[PlotRow]) -> None:
     axes.legend(loc="best")
 
 
-def _draw_course(figure: "Figure", axes: "Axes", rows: list[PlotRow]) -> None:
+def _draw_trajectory(figure: "Figure", axes: "Axes", rows: list[PlotRow]) -> None:
     ends, last = [], max(number(row, "step") for row in rows)
     reducing = list(dict.fromkeys(number(row, "layer") for row in rows if row["open"]))
     for layer in dict.fromkeys(number(row, "layer") for row in rows):
@@ -124,10 +124,10 @@ def _draw_course(figure: "Figure", axes: "Axes", rows: list[PlotRow]) -> None:
 
 def stages(reproduction: Reproduction) -> PlotData | None:
     """List what each stage of the default search found: disagreement by compute."""
-    course = reproduction.one(Trajectory)
-    if course is None or not course.stages:
+    trajectory = reproduction.one(Trajectory)
+    if trajectory is None or not trajectory.stages:
         return None
-    return PlotData([stage.model_dump(exclude={"steps"}) for stage in course.stages])
+    return PlotData([stage.model_dump(exclude={"steps"}) for stage in trajectory.stages])
 
 
 def draw_stages(data: PlotData) -> "Figure":
