@@ -249,13 +249,21 @@ def test_what_is_said_of_other_budgets_and_another_model_is_what_was_compared():
         assert f"{max(presets):.1f} (" in words
 
 
-@pytest.mark.parametrize("budget", [64, 16])
-def test_every_step_from_the_papers_search_is_what_was_compared(budget):
+@pytest.mark.parametrize(("budget", "column"), [(64, 1), (16, 3)])
+def test_every_step_from_the_papers_search_is_what_was_compared(budget, column):
     page = (PAGE.parent / "search.md").read_text(encoding="utf-8")
     section = page.split("### From the paper's search")[1].split("\n### ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) == len(COMPARED[f"ladder@{budget}"])
-    steps = COMPARED[f"ladder@{budget}"].values()
-    for number, (row, found) in enumerate(zip(rows, steps, strict=True)):
-        assert f"{found['accuracy']:.1f} ± {found['stderr']:.1f}" in row
-        assert not number or written(found) in row
+    shown = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("| ")
+    ][1:]
+    study = Study.load(RESULTS / "studies" / "method.json")
+    steps = [row for row in study.rows if row.factors.get("budget") == budget]
+    assert [row.factors["rung"] for row in steps] == list(range(len(shown)))
+    for cells, row in zip(shown, steps, strict=True):
+        assert cells[column] == f"{row.average.accuracy:.1f} ± {row.average.stderr:.1f}"
+    for cells, row, before in zip(shown[1:], steps[1:], steps, strict=False):
+        found = compare(row, before)
+        gain = {"ahead": found.points, "low": found.low, "high": found.high}
+        assert cells[column + 1] == written(gain)
