@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from eos import Plan
+from eos.evaluation.estimates import signed
 from eos.evaluation.study import FULL_ROW, Study, compare
 from eos.methods.registry import PRESETS
 from eos.miniature.families import QUESTION_FAMILIES
 from eos.miniature.gallery import gallery
 from eos.miniature.world import EVALUATED, examples
+from eos.report.page_text import prior_within
 from eos.report.programme import as_results, glance
 
 PAGE = Path(__file__).parent.parent / "docs" / "miniature.md"
@@ -253,6 +255,28 @@ def test_what_is_said_of_other_budgets_and_another_model_is_what_was_compared():
         assert f"{full:.1f} ({abs(low):.1f} to {high:.1f})" in words
         presets = [x["accuracy"] for name, x in own.items() if name not in ("full", "eos")]
         assert f"{max(presets):.1f} (" in words
+
+
+@pytest.mark.parametrize(
+    ("study", "rival", "words"),
+    [
+        ("reproduce", "sparsevlm-v2-original@192", "{0} at 192 tokens ({1} to {2};"),
+        ("larger", "tome-original@128", "{0} at 128 ({1} to {2})"),
+        ("larger", "tome-original@96", "{0} at 96 ({1} to {2})"),
+    ],
+)
+def test_what_is_said_of_larger_budgets_is_what_was_compared(study, rival, words):
+    page = (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    section = " ".join(
+        page.split("### At other budgets, at lower cost")[1].split("\n## ")[0].split()
+    )
+    rows = {row.name: row for row in Study.load(RESULTS / "studies" / f"{study}.json").rows}
+    own = rows[f"eos@{rival.partition('@')[2]}"]
+    found = compare(own, rows[rival])
+    assert words.format(*(signed(x) for x in (found.points, found.low, found.high))) in section
+    every = Study.load(RESULTS / "studies" / "larger.json")
+    within = prior_within(every, own.cost.flops_ratio)
+    assert max(within, key=lambda row: row.average.accuracy).name == rival  # none is left out
 
 
 @pytest.mark.parametrize(("budget", "column"), [(64, 1), (16, 3)])

@@ -147,3 +147,18 @@ def test_a_lead_within_its_error_is_undecided():
     found = judged(reports.study("main", [reports.full_row(N), own, rival]))
     (ahead,) = [x for claim, x in found.items() if claim.startswith("Found plans")]
     assert ahead.holds is None
+
+
+def test_larger_budgets_count_on_the_study_with_the_most_questions():
+    def rows(n, rate):
+        rival = reports.made("sparsevlm-v2-original@10", "sparsevlm-v2-original", 0.7, 10, n=n)
+        own = reports.made("eos@10", "eos", rate, 10, n=n, searched=True)
+        return [reports.full_row(n), rival, own]
+
+    main, few = reports.study("main", reports.main_rows(N)), reports.study("larger", rows(10, 0.7))
+    claim = "Found plans are ahead of every prior method of equal or lower FLOPs"
+    assert judged(main)[claim].holds is True
+    assert judged(main, few)[claim].holds is None  # the control: ten questions do not tell
+    decided = judged(main, few, reports.study("reproduce", rows(N, 0.9)))[claim]
+    assert decided.holds is True
+    assert decided.text.startswith("at 10 ")

@@ -88,9 +88,9 @@ def hybrids(study: Study) -> Finding:
     return inside > len(steps) / 2, text
 
 
-def ahead(study: Study) -> Finding:
+def ahead(reproduction: Reproduction) -> Finding:
     """Found plans beat every prior method of equal or lower FLOPs, whatever it keeps."""
-    margins = _margins(study)
+    margins = _margins(reproduction)
     if not margins:
         return None
     text = "; ".join(f"at {b} {_points(own)} over {name}" for b, (name, own) in margins.items())
@@ -99,9 +99,9 @@ def ahead(study: Study) -> Finding:
     return False if behind else holds or None, text
 
 
-def margin_grows(study: Study) -> Finding:
+def margin_grows(reproduction: Reproduction) -> Finding:
     """The margin grows as the budget shrinks."""
-    margins = _margins(study)
+    margins = _margins(reproduction)
     if len(margins) < 2:
         return None
     first, *_, last = [own for _, own in margins.values()]
@@ -209,8 +209,8 @@ def _of(name: str, judge: Callable[[Study], Finding]) -> Callable[[Reproduction]
 CLAIMS: dict[str, Callable[[Reproduction], Finding]] = {
     "The corners are recovered": corners,
     "Hybrid operators are found": _of("main", hybrids),
-    "Found plans are ahead of every prior method of equal or lower FLOPs": _of("main", ahead),
-    "The margin grows as the budget shrinks": _of("main", margin_grows),
+    "Found plans are ahead of every prior method of equal or lower FLOPs": ahead,
+    "The margin grows as the budget shrinks": margin_grows,
     "τ and γ matter most": _of("operator", parameters),
     "Alignment is needed": _of("alignment", alignment),
     "Placement has a plateau": _of("layers", plateau),
@@ -224,15 +224,32 @@ def _searched(study: Study) -> dict[int, list[StudyRow]]:
     return {b: [row for row in reduced_at(study, b) if row.method == SEARCHED] for b in budgets}
 
 
-def _margins(study: Study) -> dict[int, tuple[str, Difference]]:
-    """Compare found plans, seeds averaged, with the best prior method that costs no more."""
+def _margins(reproduction: Reproduction) -> dict[int, tuple[str, Difference]]:
+    """Compare found plans, seeds averaged, with the best prior method that costs no more.
+
+    By budget, largest first. Where another study has both on more questions, those count.
+    """
+    known = [x for name in ("larger", "main", "reproduce") if (x := reproduction.study(name))]
     found = {}
-    for budget, own in _searched(study).items():
-        rivals = prior_within(study, max(row.cost.flops_ratio for row in own))
-        if rivals:
-            best = max(rivals, key=lambda row: row.average.accuracy)
-            found[budget] = best.name, compare(own, best)
-    return found
+    for study in known:
+        if study.name == "reproduce":  # has few prior methods
+            continue
+        for budget, own in _searched(study).items():
+            rivals = prior_within(study, max(row.cost.flops_ratio for row in own))
+            if rivals:
+                best = max(rivals, key=lambda row: row.average.accuracy)
+                found[budget] = best.name, _most_certain(known, [row.name for row in own], best)
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _most_certain(studies: Sequence[Study], own: Sequence[str], other: StudyRow) -> Difference:
+    """Compare the rows of these names in the study that has them on the most questions."""
+    having = [
+        {row.name: row for row in study.rows}
+        for study in sorted(studies, key=lambda study: study.limit)
+        if {*own, other.name} <= {row.name for row in study.rows}
+    ]
+    return compare([having[-1][name] for name in own], having[-1][other.name])
 
 
 def _pairs(study: Study, first: str, second: str) -> Iterator[tuple[int, StudyRow, StudyRow]]:
