@@ -297,3 +297,22 @@ def test_every_step_from_the_papers_search_is_what_was_compared(budget, column):
         found = compare(row, before)
         gain = {"ahead": found.points, "low": found.low, "high": found.high}
         assert cells[column + 1] == written(gain)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "behind", "words"),
+    [
+        ("eos@64", "fixed@64", "{0:.1f} points ({1:.1f} to {2:.1f}) below free layers"),
+        ("fixed@64", "sparsevlm-v2-original@64", "{0:.1f} ({1:.1f} to {2:.1f}) above SparseVLM's"),
+    ],
+)
+def test_what_is_said_of_fixed_layers_is_what_was_compared(ahead, behind, words):
+    page = (PAGE.parent / "search.md").read_text(encoding="utf-8")
+    section = " ".join(
+        page.split("**Layers fixed, the rest searched**")[1].split("\n\n")[0].split()
+    )
+    rows = {row.name: row for row in Study.load(RESULTS / "studies" / "reproduce.json").rows}
+    found = compare(rows[ahead], rows[behind])
+    assert words.format(found.points, found.low, found.high) in section
+    fixed = rows["fixed@64"].average
+    assert f"{fixed.accuracy:.1f} ± {fixed.stderr:.1f} at 64 tokens" in section

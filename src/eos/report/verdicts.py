@@ -5,7 +5,7 @@ and are undecided between. Hybrids are counted; values of the operator are judge
 several less the worst, which flatters small ranges. Claims whose study is missing have no verdict.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
@@ -229,27 +229,24 @@ def _margins(reproduction: Reproduction) -> dict[int, tuple[str, Difference]]:
 
     By budget, largest first. Where another study has both on more questions, those count.
     """
-    known = [x for name in ("larger", "main", "reproduce") if (x := reproduction.study(name))]
+    known = {name: reproduction.study(name) for name in ("larger", "main", "reproduce")}
+    studies = {name: study for name, study in known.items() if study}
     found = {}
-    for study in known:
-        if study.name == "reproduce":  # has few prior methods
-            continue
-        for budget, own in _searched(study).items():
-            rivals = prior_within(study, max(row.cost.flops_ratio for row in own))
+    for name in [name for name in ("larger", "main") if name in studies]:  # every prior method
+        for budget, own in _searched(studies[name]).items():
+            rivals = prior_within(studies[name], max(row.cost.flops_ratio for row in own))
             if rivals:
                 best = max(rivals, key=lambda row: row.average.accuracy)
-                found[budget] = best.name, _most_certain(known, [row.name for row in own], best)
+                names = [row.name for row in own]
+                found[budget] = best.name, _most_certain(studies.values(), names, best.name)
     return dict(sorted(found.items(), reverse=True))
 
 
-def _most_certain(studies: Sequence[Study], own: Sequence[str], other: StudyRow) -> Difference:
+def _most_certain(studies: Iterable[Study], own: Sequence[str], other: str) -> Difference:
     """Compare the rows of these names in the study that has them on the most questions."""
-    having = [
-        {row.name: row for row in study.rows}
-        for study in sorted(studies, key=lambda study: study.limit)
-        if {*own, other.name} <= {row.name for row in study.rows}
-    ]
-    return compare([having[-1][name] for name in own], having[-1][other.name])
+    having = [study for study in studies if {*own, other} <= {row.name for row in study.rows}]
+    rows = {row.name: row for row in max(having, key=lambda study: study.limit).rows}
+    return compare([rows[name] for name in own], rows[other])
 
 
 def _pairs(study: Study, first: str, second: str) -> Iterator[tuple[int, StudyRow, StudyRow]]:

@@ -24,7 +24,7 @@ class Phase:
         steps: how many updates.
         images: in each step; half of them show objects, half the other kinds of scenes.
         rate: factor of the learning rates.
-        shares: how full scenes of objects are when questions are asked; drawn for each.
+        shares: possible densities of objects in question scenes; one is drawn for each scene.
         other_kinds: the other kinds of scenes, as often as they are named.
     """
 
